@@ -1,0 +1,1 @@
+"""Dataclasses and table schemas that cross the boundaries between layers."""

@@ -1,0 +1,198 @@
+"""The analysis: what `analyze` returns, what every report shows, what `--json` prints.
+
+Field names are the JSON keys of schema version 1 (docs/reference/json.md). Durations are integer
+nanoseconds. ``None`` is "can't be known here", and a quality entry says why. Bucket names are
+those of docs/concepts/accounting.md; a bucket is absent when it is zero.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from gpudiag.model.tables import Quality
+
+SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Input:
+    """One input file and what became of it."""
+
+    path: str
+    format: str | None
+    rank: int | None = None
+    host: str | None = None
+    pid: str | None = None
+    device: int | None = None
+    events: int = 0
+    bytes: int = 0
+    status: str = "ok"  # ok, partial, skipped
+    message: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parallelism:
+    """Sizes of the parallel dimensions; None where not inferred."""
+
+    dp: int | None = None
+    tp: int | None = None
+    pp: int | None = None
+    ep: int | None = None
+    cp: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """The job as a whole."""
+
+    world_size: int | None
+    ranks: list[int]
+    missing_ranks: list[int]
+    gpu_name: str | None
+    dtype: str | None = None
+    peak_tflops: float | None = None
+    peak_source: str | None = None
+    parallelism: Parallelism = field(default_factory=Parallelism)
+    mfu: float | None = None
+    hfu: float | None = None
+    flops_convention: str | None = None
+    step_ns_p50: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Clock:
+    """Alignment of the ranks' clocks."""
+
+    aligned: bool = False
+    offsets_ns: dict[str, int] = field(default_factory=dict)
+    half_width_ns: int | None = None
+    drift_ppm: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankResult:
+    """One device of one rank; ``device`` is None where no device activity was recorded."""
+
+    rank: int
+    device: int | None
+    window_ns: int | None
+    window_basis: str | None  # steps, steps_skewed, device_span, all
+    periods: int
+    step_ns_p50: int | None
+    host_device_offset_ns: int | None
+    level1_ns: dict[str, int] | None  # compute, comm, copy, idle
+    buckets_ns: dict[str, int] | None
+    host_window_ns: int | None
+    host_window_basis: str | None
+    host_buckets_ns: dict[str, int] | None
+    # Part of a bucket that removing its cause can't give back, or may be the profiler's own.
+    unrecoverable_ns: dict[str, int] = field(default_factory=dict)
+    host_late_ns: int | None = None
+    steps_ns: list[int] = field(default_factory=list)
+    host_steps_ns: list[int] = field(default_factory=list)
+    comm_by_role_ns: dict[str, int] = field(default_factory=dict)
+    launches: int = 0
+    launches_without_device_record: int = 0
+    busy_any_ns: int | None = None  # any device activity: what nvidia-smi calls utilization
+    waterfall: list[WaterfallTerm] | None = None
+    model_flops: int | None = None
+    hw_flops: int | None = None
+    mfu: float | None = None
+    hfu: float | None = None
+    flops_convention: str | None = None
+    flops_coverage: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaterfallTerm:
+    """One term between peak and MFU, as a share of peak x time."""
+
+    id: str
+    share: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelRow:
+    """One kernel name over all ranks and windows."""
+
+    name: str
+    category: str  # compute.tensor, compute.other, comm, copy.*
+    count: int
+    total_ns: int
+    mean_ns: int
+    flops: int | None = None
+    bytes: int | None = None
+    tflops: float | None = None
+    gb_s: float | None = None
+    pct_of_peak: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gap:
+    """One of the longest stretches in which a device had nothing to run."""
+
+    rank: int
+    device: int
+    start_ns: int  # from the start of the window
+    dur_ns: int
+    cause: str  # the bucket that holds most of it
+    host_span: str | None
+    file_line: str | None
+    ended_by: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GapCause:
+    """All gaps of one cause under one host span: what the host was doing, summed."""
+
+    cause: str
+    host_span: str | None
+    file_line: str | None
+    count: int
+    total_ns: int
+    longest_ns: int
+    ranks: list[int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """A named loss, with what it costs and how we know."""
+
+    id: str
+    severity: str  # info, warning, error
+    share: float | None  # of the job's window time
+    recoverable_ns_per_step: int | None
+    confidence: str  # high, medium, low
+    ranks: list[int]
+    affected: list[int]
+    title: str
+    evidence: list[str]
+    advice: list[str]
+    buckets: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Analysis:
+    """Everything known of a job from its traces."""
+
+    schema_version: int = SCHEMA_VERSION
+    gpudiag_version: str
+    inputs: list[Input]
+    job: Job
+    clock: Clock
+    ranks: list[RankResult]
+    job_buckets_ns: dict[str, int]
+    job_host_buckets_ns: dict[str, int]
+    collectives: list[dict[str, object]] = field(default_factory=list)
+    kernels: list[KernelRow]
+    gaps: list[Gap]
+    gap_causes: list[GapCause]
+    wait_matrix_ns: dict[str, list[int]] = field(default_factory=dict)
+    pipeline: dict[str, object] | None = None
+    telemetry: dict[str, object] | None = None
+    waterfall: list[WaterfallTerm] | None = None
+    blame: list[dict[str, object]] = field(default_factory=list)
+    unattributed_wait_ns: int | None = None
+    findings: list[Finding]
+    quality: list[Quality]
+    headline: str
