@@ -38,7 +38,7 @@ THINGS: dict[str, tuple[Callable[[], bool], str]] = {
         "torch is not installed (pip install torch==2.13.0)",
     ),
     "cc": (lambda: _which_any(_COMPILER_NAMES), "no C compiler on PATH"),
-    "shared": (lambda: (SHARED / "traces").is_dir(), "no folder ../shared beside the repository"),
+    "shared": ((SHARED / "traces").is_dir, "no folder ../shared beside the repository"),
     "chromium": (lambda: _which_any(_CHROMIUM_NAMES), "no Chromium on PATH"),
 }
 
