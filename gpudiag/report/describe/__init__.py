@@ -1,0 +1,53 @@
+"""From an analysis to what a report says: pure, and ignorant of terminals."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gpudiag.report import format as fmt
+from gpudiag.report.describe.buckets import device_table, host_table, top_rows
+from gpudiag.report.describe.causes import gap_table, kernel_table
+from gpudiag.report.describe.context import context
+from gpudiag.report.describe.findings import findings, next_steps, quality
+from gpudiag.report.describe.verbose import file_table, rank_buckets, rank_table
+from gpudiag.report.view import Line, Lines, Report, Section
+
+if TYPE_CHECKING:
+    from gpudiag.model.analysis import Analysis
+
+BRIEF_LINES = 3
+
+
+def describe(analysis: Analysis, *, top: int, verbose: bool = False) -> Report:
+    """Return the whole report of an analysis; ``verbose`` adds every bucket, file and rank."""
+    device = device_table(analysis, everything=verbose)
+    sections: list[Section | None] = [
+        device or _no_device(),
+        host_table(analysis) if verbose or device is None else None,
+        gap_table(analysis, top),
+        kernel_table(analysis, top),
+        findings(analysis),
+    ]
+    if verbose:
+        sections += [rank_table(analysis), rank_buckets(analysis), file_table(analysis)]
+    sections += [quality(analysis), next_steps(analysis, verbose=verbose)]
+    return Report(
+        headline=fmt.clean(analysis.headline),
+        context=context(analysis),
+        sections=tuple(section for section in sections if section is not None),
+    )
+
+
+def describe_brief(analysis: Analysis) -> Report:
+    """Return the sentence and the three largest buckets: for chats and scripts."""
+    table = top_rows(analysis, BRIEF_LINES)
+    sections = (table,) if table else ()
+    return Report(headline=fmt.clean(analysis.headline), context="", sections=sections)
+
+
+def _no_device() -> Lines:
+    text = (
+        "device activity not recorded: nothing can be said of the GPU's time. Below is what the "
+        "training threads did. To see the device, profile with ProfilerActivity.CUDA."
+    )
+    return Lines(title="where the GPU time went", lines=(Line(text=text, indent=2),))

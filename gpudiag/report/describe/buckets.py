@@ -1,0 +1,212 @@
+"""The table "where the time went": every bucket, summing to the window."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from gpudiag.report import format as fmt
+from gpudiag.report.totals import Totals, device_totals, host_totals, with_window
+from gpudiag.report.view import Column, Row, Table, Tone
+
+if TYPE_CHECKING:
+    from gpudiag.model.analysis import Analysis
+
+# Buckets below this share are summed into one row, unless asked for all.
+_SMALL_SHARE = 0.005
+_FIRST = ("compute.tensor", "compute.other")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Split:
+    """A job's buckets with what their numbers are divided by, and the unit they are shown in."""
+
+    analysis: Analysis
+    buckets: dict[str, int]
+    totals: Totals
+    member: str  # what a window belongs to: a GPU, or a rank's training thread
+
+    @property
+    def scale(self) -> fmt.Scale:
+        """Return the unit of the time column: it suits one step's window."""
+        return fmt.Scale.fitting(self.totals.each_ns(self.totals.window_ns))
+
+    def time(self, ns: int) -> str:
+        """Return a bucket's time per step and member, in the column's unit."""
+        return self.scale.text(self.totals.each_ns(ns))
+
+
+def _device_split(analysis: Analysis) -> _Split | None:
+    totals = device_totals(analysis)
+    if totals is None:
+        return None
+    return _Split(analysis=analysis, buckets=analysis.job_buckets_ns, totals=totals, member="GPU")
+
+
+def _host_split(analysis: Analysis) -> _Split | None:
+    totals = host_totals(analysis)
+    if totals is None or not analysis.job_host_buckets_ns:
+        return None
+    return _Split(
+        analysis=analysis, buckets=analysis.job_host_buckets_ns, totals=totals, member="rank"
+    )
+
+
+def device_table(analysis: Analysis, *, everything: bool = False) -> Table | None:
+    """Return where the devices' time went; None where no device has a window."""
+    split = _device_split(analysis)
+    if split is None:
+        return None
+    notes = (_sum_note(split), *_launch_range(split), *_states(split), *_utilization(split))
+    return Table(
+        title="where the GPU time went",
+        columns=_columns(split),
+        rows=(*_rows(split, everything=everything), _sum_row(split)),
+        notes=notes,
+    )
+
+
+def host_table(analysis: Analysis) -> Table | None:
+    """Return where the training threads' time went; None where no host window is known."""
+    split = _host_split(analysis)
+    if split is None:
+        return None
+    return Table(
+        title="where the host's time went",
+        columns=_columns(split),
+        rows=(*_rows(split, everything=True), _sum_row(split)),
+        notes=(_sum_note(split),),
+    )
+
+
+def top_rows(analysis: Analysis, wanted: int) -> Table | None:
+    """Return the largest buckets alone, each with its unit and without a sum: for ``--brief``."""
+    split = _device_split(analysis) or _host_split(analysis)
+    if split is None:
+        return None
+    names = sorted(split.buckets, key=lambda name: (-split.buckets[name], name))[:wanted]
+    unit = split.scale.unit + ("/step" if split.totals.per_step else "")
+    rows = tuple(_row(split, name, unit=f" {unit}") for name in names)
+    return Table(title="", columns=_columns(split), rows=rows)
+
+
+def _columns(split: _Split) -> tuple[Column, ...]:
+    per = f"step·{split.member}" if split.totals.per_step else split.member
+    return (
+        Column(title="bucket", min_width=12, cut="middle"),
+        Column(title=f"{split.scale.unit}/{per}", align="right", drop=2),
+        Column(title="share", align="right"),
+        Column(title="", bar=True, drop=4),
+        Column(title="charged to", drop=3, min_width=24, cut="middle"),
+        Column(title="finding", drop=1),
+    )
+
+
+def _rows(split: _Split, *, everything: bool) -> list[Row]:
+    names = _ordered(split.buckets)
+    small = [n for n in names if split.totals.share(split.buckets[n]) < _SMALL_SHARE]
+    if everything or len(small) == 1:
+        small = []
+    rows = [_row(split, name) for name in names if name not in small]
+    if small:
+        rest_ns = sum(split.buckets[name] for name in small)
+        cells = _cells(split, f"rest ({len(small)} buckets)", rest_ns)
+        rows.append(Row(cells=(*cells, "each with -v", ""), tone="dim"))
+    return rows
+
+
+def _ordered(buckets: dict[str, int]) -> list[str]:
+    """Return compute first, as the mock-ups do, then the rest by size."""
+    present = [name for name, ns in buckets.items() if ns]
+    rest = sorted((n for n in present if n not in _FIRST), key=lambda n: (-buckets[n], n))
+    return [name for name in _FIRST if name in present] + rest
+
+
+def _row(split: _Split, name: str, *, unit: str = "") -> Row:
+    ns = split.buckets[name]
+    finding = next((f.id for f in split.analysis.findings if name in f.buckets), "")
+    tone: Tone = "good" if name == "compute.tensor" else "plain"
+    tail = (_charged_to(split.analysis, name), f"◀ {finding}" if finding else "")
+    return Row(
+        cells=(*_cells(split, name, ns, unit=unit), *tail),
+        tone="warn" if finding else tone,
+        bar_frac=split.totals.share(ns),
+    )
+
+
+def _cells(split: _Split, title: str, ns: int, *, unit: str = "") -> tuple[str, str, str, str]:
+    return title, split.time(ns) + unit, fmt.share(split.totals.share(ns)), ""
+
+
+def _charged_to(analysis: Analysis, name: str) -> str:
+    """Return who a bucket is charged to: the ranks if not all, and the largest host span."""
+    parts = [_only_on(analysis, name), _largest_span(analysis, name)]
+    return ", ".join(part for part in parts if part)
+
+
+def _only_on(analysis: Analysis, name: str) -> str:
+    """Return the ranks that a bucket is found on, where it is not on all of them."""
+    results = with_window(analysis)
+    having = {r.rank for r in results if (r.buckets_ns or {}).get(name)}
+    if not having or having == {r.rank for r in results}:
+        return ""
+    return f"{fmt.rank_list(having)} only"
+
+
+def _largest_span(analysis: Analysis, name: str) -> str:
+    """Return what the host was most in during a bucket, and where: "aten::item, train.py:88"."""
+    causes = [c for c in analysis.gap_causes if c.cause == name and (c.host_span or c.file_line)]
+    if not causes:
+        return ""
+    largest = max(causes, key=lambda cause: cause.total_ns)
+    span = fmt.host_span(largest.host_span) if largest.host_span else ""
+    at = fmt.clean(largest.file_line) if largest.file_line else ""
+    return ", ".join(part for part in (span, at) if part)
+
+
+def _sum_row(split: _Split) -> Row:
+    return Row(cells=(*_cells(split, "sum", sum(split.buckets.values())), "", ""), tone="strong")
+
+
+def _sum_note(split: _Split) -> str:
+    """Return whether the buckets fill the window, and what the window is made of."""
+    totals = split.totals
+    off = sum(split.buckets.values()) - totals.window_ns
+    if off:
+        return f"sum ≠ window by {off:+,} ns: a bug of gpudiag, please report it"
+    made_of = fmt.counted(totals.members, split.member)
+    if totals.per_step:
+        made_of = f"{fmt.counted(totals.steps, 'period')} on {made_of}"
+    return f"sum = window, to the ns: {made_of}, {totals.window_ns:,} ns"
+
+
+def _launch_range(split: _Split) -> tuple[str, ...]:
+    """Return launch-bound time as a range, where the profiler's own cost may be part of it."""
+    name = "idle.launch"
+    most = split.buckets.get(name, 0)
+    unsure = sum(r.unrecoverable_ns.get(name, 0) for r in with_window(split.analysis))
+    if not most or not unsure:
+        return ()
+    low = max(0, most - unsure)
+    between = fmt.share_range(split.totals.share(low), split.totals.share(most))
+    return (f"{name} is {between}: the profiler itself may cost the difference",)
+
+
+def _states(split: _Split) -> tuple[str, ...]:
+    """Return level 1, the device's state whatever the reason, in one line."""
+    level1 = [r.level1_ns for r in with_window(split.analysis) if r.level1_ns]
+    if len(level1) != len(with_window(split.analysis)):
+        return ()
+    states = ("compute", "comm", "copy", "idle")
+    sums = {state: sum(one.get(state, 0) for one in level1) for state in states}
+    return (", ".join(f"{s} {fmt.share(split.totals.share(ns))}" for s, ns in sums.items()),)
+
+
+def _utilization(split: _Split) -> tuple[str, ...]:
+    results = with_window(split.analysis)
+    busy = [r.busy_any_ns for r in results if r.busy_any_ns is not None]
+    if len(busy) != len(results):
+        return ()
+    percentage = fmt.share(split.totals.share(sum(busy)))
+    said = f'nvidia-smi would say {percentage} "utilization"'
+    return (f"{said}: it counts time with any activity, not work",)

@@ -1,0 +1,94 @@
+"""The evidence tables: what the host did while the device had nothing, and what the device ran."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gpudiag.report import format as fmt
+from gpudiag.report.totals import Totals, device_totals
+from gpudiag.report.view import Column, Row, Table
+
+if TYPE_CHECKING:
+    from gpudiag.model.analysis import Analysis
+
+
+def gap_table(analysis: Analysis, top: int) -> Table | None:
+    """Return the causes of idle time, the largest first, with what the host was doing."""
+    totals = device_totals(analysis)
+    if totals is None or not analysis.gap_causes:
+        return None
+    causes = sorted(analysis.gap_causes, key=lambda cause: -cause.total_ns)
+    rows = [
+        Row(
+            cells=(
+                cause.cause,
+                fmt.share(totals.share(cause.total_ns)),
+                fmt.count(cause.count),
+                fmt.duration(cause.longest_ns),
+                fmt.host_span(cause.host_span) if cause.host_span else "nothing recorded",
+                fmt.clean(cause.file_line) if cause.file_line else "",
+                fmt.ranks(cause.ranks),
+            )
+        )
+        for cause in causes[:top]
+    ]
+    return Table(
+        title="gaps by cause",
+        columns=(
+            Column(title="cause", min_width=12, cut="middle"),
+            Column(title="share", align="right"),
+            Column(title="pieces", align="right", drop=3),
+            Column(title="longest", align="right", drop=2),
+            Column(title="the host was in", min_width=10, cut="middle", drop=1),
+            Column(title="at", min_width=10, cut="start", drop=4),
+            Column(title="ranks", drop=5),
+        ),
+        rows=tuple(rows),
+        notes=_left_out(len(causes), top, "cause"),
+    )
+
+
+def kernel_table(analysis: Analysis, top: int) -> Table | None:
+    """Return the kernels with the most time."""
+    totals = device_totals(analysis)
+    if totals is None or not analysis.kernels:
+        return None
+    kernels = sorted(analysis.kernels, key=lambda kernel: -kernel.total_ns)
+    rows = [
+        Row(
+            cells=(
+                fmt.kernel_name(kernel.name),
+                kernel.category,
+                fmt.count(kernel.count),
+                fmt.duration(kernel.mean_ns),
+                fmt.duration(kernel.total_ns),
+                fmt.share(totals.share(kernel.total_ns)),
+            )
+        )
+        for kernel in kernels[:top]
+    ]
+    return Table(
+        title="kernels by time",
+        columns=(
+            Column(title="kernel", min_width=16, cut="middle"),
+            Column(title="kind", drop=4),
+            Column(title="count", align="right", drop=3),
+            Column(title="mean", align="right", drop=2),
+            Column(title="total", align="right", drop=1),
+            Column(title="of window", align="right"),
+        ),
+        rows=tuple(rows),
+        notes=(*_left_out(len(kernels), top, "kernel"), *_overlap_note(analysis, totals)),
+    )
+
+
+def _overlap_note(analysis: Analysis, totals: Totals) -> tuple[str, ...]:
+    """Return a warning where the kernels' times add up to more than the window."""
+    if sum(kernel.total_ns for kernel in analysis.kernels) <= totals.window_ns:
+        return ()
+    return ("kernels that ran at the same time count each: the shares add up to over 100 %",)
+
+
+def _left_out(total: int, shown: int, noun: str) -> tuple[str, ...]:
+    more = total - shown
+    return (f"{fmt.counted(more, noun)} more: --top {total}",) if more > 0 else ()

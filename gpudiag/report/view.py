@@ -1,0 +1,73 @@
+"""What a report says, as text: made by ``describe``, laid out by ``terminal``.
+
+Nothing here knows of colours, widths or characters; nothing here computes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+Tone: TypeAlias = Literal["plain", "strong", "good", "bad", "warn", "dim"]
+Cut: TypeAlias = Literal["start", "middle", "end"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """One column of a table, and what becomes of it where the terminal is narrow."""
+
+    title: str
+    align: Literal["left", "right"] = "left"
+    drop: int = 0  # 0: always kept; else the highest number is left out first
+    min_width: int = 0  # > 0: may be cut down to this many cells
+    cut: Cut = "end"  # where a text that is too long is cut
+    bar: bool = False  # drawn from Row.bar_frac
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One row: a text per column, and the length of its bar."""
+
+    cells: tuple[str, ...]
+    tone: Tone = "plain"
+    bar_frac: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """A titled table with remarks under it."""
+
+    title: str
+    columns: tuple[Column, ...]
+    rows: tuple[Row, ...]
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """A paragraph with a short label before it."""
+
+    text: str
+    label: str = ""
+    tone: Tone = "plain"
+    indent: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lines:
+    """A titled list of paragraphs."""
+
+    title: str
+    lines: tuple[Line, ...]
+
+
+Section: TypeAlias = Table | Lines
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """The sentence, what it rests on, and the evidence."""
+
+    headline: str
+    context: str
+    sections: tuple[Section, ...]
