@@ -1,0 +1,1 @@
+"""Tables to analysis: pure functions, no I/O, no printing."""

@@ -161,7 +161,7 @@ class Finding:
     id: str
     severity: str  # info, warning, error
     share: float | None  # of the job's window time
-    recoverable_ns_per_step: int | None
+    recoverable_ns_per_step: int | None  # mean over the window's GPU-steps; None without steps
     confidence: str  # high, medium, low
     ranks: list[int]
     affected: list[int]
@@ -169,6 +169,7 @@ class Finding:
     evidence: list[str]
     advice: list[str]
     buckets: list[str] = field(default_factory=list)
+    recoverable_ns: int | None = None  # over the whole window, all ranks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,6 +17,7 @@ import numpy.typing as npt
 I64: TypeAlias = npt.NDArray[np.int64]
 I32: TypeAlias = npt.NDArray[np.int32]
 I8: TypeAlias = npt.NDArray[np.int8]
+Mask: TypeAlias = npt.NDArray[np.bool_]
 
 NOT_RECORDED = -1
 # A time that could not be read (missing, NaN, Infinity, not a number).
@@ -83,7 +84,7 @@ class DeviceTable:
 class CollectiveTable:
     """Collective metadata as recorded on kernels and on ``record_param_comms`` operators."""
 
-    on_device: npt.NDArray[np.bool_]  # True: row indexes DeviceTable; False: HostTable
+    on_device: Mask  # True: row indexes DeviceTable; False: HostTable
     row: I32
     op: I32  # -> strings, "Collective name"
     group: I32  # -> strings, "Process Group Name"

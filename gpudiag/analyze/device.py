@@ -1,0 +1,232 @@
+"""Device activity of one trace, cleaned, classed, linked to the host and put on one clock."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from gpudiag.analyze.host import Host
+from gpudiag.analyze.names import (
+    DeviceClass,
+    by_code,
+    copy_class,
+    is_comm_kernel,
+    is_tensor_kernel,
+    operator_is_tensor,
+)
+from gpudiag.model.tables import (
+    I8,
+    I32,
+    I64,
+    INVALID_TIME,
+    DeviceKind,
+    DeviceTable,
+    Mask,
+    Quality,
+    Trace,
+)
+
+# A kernel may run over the start of the next on its stream by this much before it is clipped.
+_STREAM_OVERRUN_NS = 1_000
+# Without any host record nothing bounds a duration; a day is longer than any trace.
+_LONGEST_WITHOUT_HOST_NS = 86_400 * 10**9
+_NO_STREAM = np.iinfo(np.int64).max
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """One device's activity, sorted by (start, stream, correlation); shape (n,) each."""
+
+    index: int
+    starts: I64  # ns, the trace's own device clock
+    ends: I64
+    name: I32  # -> Trace.strings
+    kind: I8  # DeviceClass
+    stream: I64  # numeric where the label holds a number
+    correlation: I64
+    launch: I64  # row in Host of the launch call, -1 where none was recorded
+    launch_return: I64  # return of the launch call on the device's clock; INVALID_TIME where none
+    row: I64  # row in Trace.device
+    offset_ns: int  # added to device times wherever they meet host times (accounting.md 1)
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    @property
+    def is_compute(self) -> Mask:
+        """Mask of compute records."""
+        mask: Mask = self.kind <= DeviceClass.OTHER
+        return mask
+
+    @property
+    def is_comm(self) -> Mask:
+        """Mask of communication records."""
+        mask: Mask = self.kind == DeviceClass.COMM
+        return mask
+
+    @property
+    def is_copy(self) -> Mask:
+        """Mask of copies and memsets."""
+        mask: Mask = self.kind > DeviceClass.COMM
+        return mask
+
+    @property
+    def lead(self) -> I64:
+        """Start minus launch return, ns; 0 where the launch is not recorded."""
+        linked = self.launch >= 0
+        return np.where(linked, self.starts - np.where(linked, self.launch_return, 0), 0)
+
+
+def valid_rows(table: DeviceTable, host: Host) -> tuple[Mask, list[Quality]]:
+    """Mask the records that can be true: timed, and not longer than the recording."""
+    unreadable = (table.ts_ns == INVALID_TIME) | (table.dur_ns == INVALID_TIME)
+    # 0/0 records carry the trace's base where times are relative: the profiler clamped them.
+    zero = (table.dur_ns == 0) & (table.ts_ns == host.base_time_ns)
+    negative = ~unreadable & (table.dur_ns < 0)
+    too_long = ~unreadable & (table.dur_ns > host.recorded_span_ns(_LONGEST_WITHOUT_HOST_NS))
+    reasons = {
+        "no readable time": unreadable,
+        "ts 0 and dur 0": zero,
+        "a negative duration": negative,
+        "a duration longer than the recording": too_long,
+    }
+    bad = unreadable | zero | negative | too_long
+    if not bad.any():
+        return ~bad, []
+    counts = ", ".join(
+        f"{int(mask.sum())} with {why}" for why, mask in reasons.items() if mask.any()
+    )
+    message = f"dropped {int(bad.sum())} of {len(table)} device records: {counts}"
+    return ~bad, [Quality("invalid_device_records", "warning", int(bad.sum()), message)]
+
+
+def build_devices(trace: Trace, host: Host) -> tuple[list[Device], list[Quality]]:
+    """Return every device that has activity, in order of its index, and what was set right."""
+    quality: list[Quality] = []
+    keep, dropped = valid_rows(trace.device, host)
+    quality += dropped
+    rows = np.flatnonzero(keep)
+    if not len(rows):
+        return [], quality
+    launch = host.launch_row(trace.device.correlation[rows])
+    kind = _classes(trace, host, rows, launch)
+    stream = _stream_numbers(trace)[trace.device.stream[rows]]
+    devices = []
+    clipped = early = 0
+    for index in np.unique(trace.device.device[rows]):
+        mask = trace.device.device[rows] == index
+        device, over, negative = _one_device(
+            trace, host, int(index), rows[mask], launch[mask], kind[mask], stream[mask]
+        )
+        devices.append(device)
+        clipped += over
+        early += negative
+    if clipped:
+        message = f"{clipped} device records ran over the next one on their stream; clipped there"
+        quality.append(Quality("stream_overrun", "warning", clipped, message))
+    if early:
+        message = f"{early} device records start before their launch call; matched by correlation"
+        quality.append(Quality("kernel_before_launch", "info", early, message))
+    return devices, quality
+
+
+def _one_device(
+    trace: Trace, host: Host, index: int, rows: I64, launch: I64, kind: I8, stream: I64
+) -> tuple[Device, int, int]:
+    table = trace.device
+    starts = table.ts_ns[rows]
+    order = np.lexsort((table.correlation[rows], stream, starts))
+    rows, launch, stream, starts = (a[order] for a in (rows, launch, stream, starts))
+    kind = kind[order]
+    ends, clipped = _clip_overruns(starts, starts + table.dur_ns[rows], stream)
+    linked = launch >= 0
+    delay = starts[linked] - host.starts[launch[linked]]
+    early = int((delay < 0).sum())
+    offset = max(0, -int(delay.min())) if len(delay) else 0
+    returned = np.where(linked, host.ends[np.maximum(launch, 0)] - offset, INVALID_TIME)
+    return (
+        Device(
+            index=index,
+            starts=starts,
+            ends=ends,
+            name=table.name[rows],
+            kind=kind,
+            stream=stream,
+            correlation=table.correlation[rows],
+            launch=launch,
+            launch_return=returned,
+            row=rows,
+            offset_ns=offset,
+        ),
+        clipped,
+        early,
+    )
+
+
+def _clip_overruns(starts: I64, ends: I64, stream: I64) -> tuple[I64, int]:
+    """Cut each record at the next start on its stream where it runs over by more than 1 us."""
+    order = np.lexsort((ends, starts, stream))
+    same = stream[order][1:] == stream[order][:-1]
+    over = ends[order][:-1] - starts[order][1:]
+    later = starts[order][1:] > starts[order][:-1]
+    cut = order[:-1][same & later & (over > _STREAM_OVERRUN_NS)]
+    if not len(cut):
+        return ends, 0
+    position = np.empty(len(order), dtype=np.int64)
+    position[order] = np.arange(len(order))
+    ends = ends.copy()
+    ends[cut] = starts[order[position[cut] + 1]]
+    return ends, len(cut)
+
+
+def _stream_numbers(trace: Trace) -> I64:
+    """Number every stream label: its own digits where it has any, else after all numbers."""
+    numbers = np.full(len(trace.strings) + 1, _NO_STREAM, dtype=np.int64)
+    for code in np.unique(trace.device.stream):
+        if code < 0:
+            continue
+        label = trace.strings[code]
+        digits = "".join(c for c in label if c.isdigit())[:18]
+        # Labels without digits keep an order of their own that renaming can't mix with numbers.
+        numbers[code] = int(digits) if digits else _NO_STREAM - 1 - int(code)
+    return numbers
+
+
+def _classes(trace: Trace, host: Host, rows: I64, launch: I64) -> I8:
+    """Class each record: kernels by collective, operator, then name; copies by their kind."""
+    table = trace.device
+    kind = table.kind[rows]
+    names = table.name[rows]
+    kernels = kind == DeviceKind.KERNEL
+    kernel_codes = np.unique(names[kernels])
+    comm = by_code(trace.strings, kernel_codes, is_comm_kernel).astype(bool)
+    tensor = by_code(trace.strings, kernel_codes, is_tensor_kernel).astype(bool)
+    copies = by_code(trace.strings, np.unique(names[kind == DeviceKind.MEMCPY]), copy_class)
+    result = np.where(tensor[names], DeviceClass.TENSOR, DeviceClass.OTHER).astype(np.int8)
+    by_operator = _operator_verdict(trace, host, launch)
+    result[by_operator == 1] = DeviceClass.TENSOR
+    result[by_operator == 0] = DeviceClass.OTHER
+    result[kernels & comm[names]] = DeviceClass.COMM
+    result[kind == DeviceKind.MEMCPY] = copies[names[kind == DeviceKind.MEMCPY]]
+    result[kind == DeviceKind.MEMSET] = DeviceClass.MEMSET
+    engine = (kind == DeviceKind.MEMCPY) & host.inside_collective(launch)
+    result[engine] = DeviceClass.COMM
+    return result
+
+
+def _operator_verdict(trace: Trace, host: Host, launch: I64) -> I8:
+    """Per device record: 1 its operator is a tensor one, 0 it isn't, -1 the operator can't tell."""
+    verdicts = np.full(len(launch), -1, dtype=np.int8)
+    operator = host.operator_of(launch)
+    linked = operator >= 0
+    codes = host.name[operator[linked]]
+    meaning = by_code(
+        trace.strings, np.unique(codes), lambda name: _as_verdict(operator_is_tensor(name))
+    )
+    verdicts[linked] = meaning[codes]
+    return verdicts
+
+
+def _as_verdict(answer: bool | None) -> int:
+    return -1 if answer is None else int(answer)

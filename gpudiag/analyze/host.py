@@ -1,0 +1,296 @@
+"""Host threads of one trace: what each was doing at any instant, and who launched what."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from gpudiag.analyze.intervals import Intervals, innermost, union
+from gpudiag.analyze.names import (
+    HostClass,
+    HostNames,
+    by_code,
+    capture_edge,
+    is_annotation,
+    is_collective_span,
+    is_launch,
+    step_number,
+)
+from gpudiag.model.tables import I8, I32, I64, INVALID_TIME, HostCategory, Mask, Thread, Trace
+
+# A span that covers more than this much of its step is a wrapper: it says nothing of the instant.
+_WRAPPER_FRAC = 0.95
+# A host record longer than a day is broken and bounds nothing.
+_PLAUSIBLE_NS = 86_400 * 10**9
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A ``ProfilerStep#N`` span on the host, ns."""
+
+    number: int
+    start: int
+    end: int
+    thread: int
+
+
+@dataclass(slots=True)
+class Host:
+    """Host spans sorted by (start, longest first, thread, name); shape (n,) each, host clock."""
+
+    starts: I64
+    ends: I64
+    name: I32
+    category: I8
+    thread: I32
+    correlation: I64
+    row: I64  # row in Trace.host
+    kind: I8  # HostClass; NOTHING for spans that tell nothing
+    steps: list[Step]
+    strings: Sequence[str]
+    threads: Sequence[Thread]
+    base_time_ns: int
+    span_ns: int | None  # the profiler's own recording span, where recorded
+    dropped: int = 0  # rows without a usable time
+    _unions: dict[tuple[int, HostClass], Intervals] = field(default_factory=dict)
+    _by_thread: dict[int, I64] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    @property
+    def step_thread(self) -> int:
+        """The thread that runs the steps, else the one with most rows, -1 if there is none."""
+        if self.steps:
+            threads = [step.thread for step in self.steps]
+            return max(set(threads), key=lambda thread: (threads.count(thread), -thread))
+        return int(np.bincount(self.thread).argmax()) if len(self) else -1
+
+    def thread_order(self, thread: int) -> tuple[int, str]:
+        """Sort key of a thread: its tid as a number where it is one."""
+        tid = self.threads[thread].tid
+        return (int(tid) if tid.lstrip("-").isdigit() else sys.maxsize, tid)
+
+    def recorded_span_ns(self, default: int) -> int:
+        """Length of the recording, ns: host records and the profiler's own span."""
+        plausible = (self.ends - self.starts) < _PLAUSIBLE_NS
+        if not plausible.any():
+            return self.span_ns or default
+        seen = int(self.ends[plausible].max() - self.starts[plausible].min())
+        return max(seen, self.span_ns or 0)
+
+    def rows_of(self, thread: int) -> I64:
+        """Rows of one thread, in order of start."""
+        if thread not in self._by_thread:
+            self._by_thread[thread] = np.flatnonzero(self.thread == thread)
+        return self._by_thread[thread]
+
+    def spans(self, thread: int, kind: HostClass) -> Intervals:
+        """Return when ``thread`` was in a span of ``kind``, as a set on the host's clock."""
+        key = (thread, kind)
+        if key not in self._unions:
+            rows = self.rows_of(thread)
+            rows = rows[self.kind[rows] == kind]
+            starts, ends = self.starts[rows], self.ends[rows]
+            if kind == HostClass.COMPILE:
+                captures = self.captures(thread)
+                starts = np.concatenate((starts, captures.starts))
+                ends = np.concatenate((ends, captures.ends))
+            self._unions[key] = union(starts, ends)
+        return self._unions[key]
+
+    def sync_calls(self, thread: int) -> Intervals:
+        """Return the blocking synchronise calls of a thread, as a set on the host's clock."""
+        return self.spans(thread, HostClass.SYNC)
+
+    def captures(self, thread: int) -> Intervals:
+        """Return from each begin of graph capture to its end on a thread."""
+        rows = self.rows_of(thread)
+        rows = rows[self._is_call(rows)]
+        edges = by_code(self.strings, np.unique(self.name[rows]), capture_edge)[self.name[rows]]
+        begins, finishes = rows[edges == 1], rows[edges == -1]
+        position = np.searchsorted(self.starts[finishes], self.starts[begins], side="left")
+        closed = position < len(finishes)
+        matching = finishes[position[closed]]
+        return union(self.starts[begins[closed]], self.ends[matching])
+
+    def launch_calls(self) -> I64:
+        """Rows of all calls that put work on a device, those inside graph capture aside."""
+        rows = np.flatnonzero(self._is_call(np.arange(len(self))) & (self.correlation > 0))
+        launches = by_code(self.strings, np.unique(self.name[rows]), is_launch).astype(bool)
+        rows = rows[launches[self.name[rows]]]
+        captured = np.zeros(len(rows), dtype=bool)
+        for thread in np.unique(self.thread[rows]):
+            during = self.captures(int(thread))
+            mine = self.thread[rows] == thread
+            captured[mine] = contains(during, self.starts[rows[mine]])
+        launched: I64 = rows[~captured]
+        return launched
+
+    def launch_row(self, correlation: I64) -> I64:
+        """Return the call with each correlation id, -1 where none is recorded; shape as given."""
+        calls = np.flatnonzero(self._is_call(np.arange(len(self))) & (self.correlation > 0))
+        if not len(calls):
+            return np.full(len(correlation), -1, dtype=np.int64)
+        calls = calls[np.argsort(self.correlation[calls], kind="stable")]
+        ids = self.correlation[calls]
+        position = np.minimum(np.searchsorted(ids, correlation, side="left"), len(ids) - 1)
+        found: I64 = np.where(ids[position] == correlation, calls[position], -1)
+        return found
+
+    def operator_of(self, calls: I64) -> I64:
+        """Return for each call row the innermost operator that holds it; -1 where none does."""
+        operators = np.flatnonzero(
+            (self.category == HostCategory.OPERATOR) & ~self._named_as_annotation()[self.name]
+        )
+        return self._enclosing(operators, calls)
+
+    def inside_collective(self, calls: I64) -> Mask:
+        """Mask the call rows that lie inside a collective's span; -1 rows are outside."""
+        codes = np.unique(self.name) if len(self) else self.name
+        collective = by_code(self.strings, codes, is_collective_span).astype(bool)
+        spans = np.flatnonzero(collective[self.name])
+        return self._enclosing(spans, calls) >= 0
+
+    def innermost_annotation(self, thread: int, at: int) -> int:
+        """Row of the innermost annotation, loader span or frame at an instant; -1 if none."""
+        rows = self.rows_of(thread)
+        telling = (self.category[rows] == HostCategory.ANNOTATION) | (
+            self.kind[rows] < HostClass.BLOCKING_COPY
+        )
+        return self._innermost_row(rows[telling & (self.kind[rows] != HostClass.NOTHING)], at)
+
+    def innermost_frame(self, thread: int, at: int) -> int:
+        """Row of the innermost Python frame at an instant; -1 if none."""
+        rows = self.rows_of(thread)
+        return self._innermost_row(rows[self.category[rows] == HostCategory.PYTHON], at)
+
+    def _innermost_row(self, rows: I64, at: int) -> int:
+        holding = rows[(self.starts[rows] <= at) & (self.ends[rows] > at)]
+        return int(holding[-1]) if len(holding) else -1
+
+    def _enclosing(self, spans: I64, calls: I64) -> I64:
+        found = np.full(len(calls), -1, dtype=np.int64)
+        known = np.flatnonzero(calls >= 0)
+        for thread in np.unique(self.thread[spans]):
+            mine = spans[self.thread[spans] == thread]
+            asked = known[self.thread[calls[known]] == thread]
+            inner = innermost(self.starts[mine], self.ends[mine], self.starts[calls[asked]])
+            found[asked] = np.where(inner >= 0, mine[np.maximum(inner, 0)], -1) if len(mine) else -1
+        return found
+
+    def _is_call(self, rows: I64) -> Mask:
+        category = self.category[rows]
+        calls: Mask = (category == HostCategory.RUNTIME) | (category == HostCategory.DRIVER)
+        return calls
+
+    def _named_as_annotation(self) -> Mask:
+        codes = np.unique(self.name) if len(self) else self.name
+        return by_code(self.strings, codes, is_annotation).astype(bool)
+
+
+def contains(spans: Intervals, at: I64) -> Mask:
+    """Mask the instants that lie inside a set."""
+    if not len(spans):
+        return np.zeros(len(at), dtype=bool)
+    position = np.searchsorted(spans.starts, at, side="right") - 1
+    inside: Mask = (position >= 0) & (spans.ends[np.maximum(position, 0)] > at)
+    return inside
+
+
+def build_host(trace: Trace, extra_spans: Mapping[str, Sequence[str]] | None = None) -> Host:
+    """Sort, class and clean the host rows of a trace."""
+    table = trace.host
+    usable = (table.ts_ns != INVALID_TIME) & (table.dur_ns != INVALID_TIME) & (table.dur_ns >= 0)
+    rows = np.flatnonzero(usable)
+    starts = table.ts_ns[rows]
+    ends = starts + np.minimum(table.dur_ns[rows], _PLAUSIBLE_NS)
+    order = np.lexsort((table.name[rows], table.thread[rows], -ends, starts))
+    rows = rows[order]
+    starts, ends = starts[order], ends[order]
+    name, category, thread = table.name[rows], table.category[rows], table.thread[rows]
+    steps = _steps(trace.strings, starts, ends, name, thread)
+    kind = _classes(trace.strings, HostNames(extra_spans), name, category)
+    kind[_wrappers(starts, ends, kind, steps)] = HostClass.NOTHING
+    info = trace.info
+    span = None
+    if info.span_start_ns is not None and info.span_end_ns is not None:
+        span = info.span_end_ns - info.span_start_ns
+    return Host(
+        starts=starts,
+        ends=ends,
+        name=name,
+        category=category,
+        thread=thread,
+        correlation=table.correlation[rows],
+        row=rows,
+        kind=kind,
+        steps=steps,
+        strings=trace.strings,
+        threads=trace.threads,
+        base_time_ns=info.base_time_ns,
+        span_ns=span,
+        dropped=int((~usable).sum()),
+    )
+
+
+def _steps(strings: Sequence[str], starts: I64, ends: I64, name: I32, thread: I32) -> list[Step]:
+    """Return the step spans in order of their numbers; the earliest where a number repeats."""
+    numbers = {
+        int(code): number
+        for code in np.unique(name)
+        if (number := step_number(strings[code])) is not None
+    }
+    steps: dict[int, Step] = {}
+    for row in np.flatnonzero(np.isin(name, list(numbers))):
+        number = numbers[int(name[row])]
+        if number not in steps:
+            steps[number] = Step(number, int(starts[row]), int(ends[row]), int(thread[row]))
+    return [steps[number] for number in sorted(steps)]
+
+
+def _classes(strings: Sequence[str], names: HostNames, name: I32, category: I8) -> I8:
+    """Class every row by its name and category."""
+    kind = np.full(len(name), HostClass.NOTHING, dtype=np.int8)
+    calls = (category == HostCategory.RUNTIME) | (category == HostCategory.DRIVER)
+    call_kind = by_code(strings, np.unique(name[calls]), names.call_class)
+    kind[calls] = call_kind[name[calls]]
+    spans = (category == HostCategory.OPERATOR) | (category == HostCategory.ANNOTATION)
+    spans |= category == HostCategory.PYTHON
+    unnamed = int(HostClass.NOTHING)
+
+    def meaning(text: str) -> int:
+        if step_number(text) is not None:
+            return unnamed + 2
+        known = names.span_class(text)
+        if known is not None:
+            return int(known)
+        return unnamed + 1 if is_annotation(text) else unnamed
+
+    found = by_code(strings, np.unique(name[spans]), meaning)[name[spans]]
+    default = np.where(category[spans] == HostCategory.OPERATOR, HostClass.LAUNCH, HostClass.OTHER)
+    found = np.where(found == unnamed, default, found)
+    found = np.where(found == unnamed + 1, HostClass.OTHER, found)
+    kind[spans] = np.where(found == unnamed + 2, HostClass.NOTHING, found)
+    return kind
+
+
+def _wrappers(starts: I64, ends: I64, kind: I8, steps: list[Step]) -> Mask:
+    """Mask operators, annotations and frames that cover over 95 % of the step they start in.
+
+    Spans of the documented table are causes, not wrappers, however long; so are runtime calls.
+    """
+    if not steps:
+        whole = int(ends.max() - starts.min()) if len(starts) else 0
+        limit = np.full(len(starts), whole * _WRAPPER_FRAC)
+    else:
+        step_starts = np.array([step.start for step in steps], dtype=np.int64)
+        lengths = np.array([step.end - step.start for step in steps], dtype=np.int64)
+        order = np.argsort(step_starts, kind="stable")
+        position = np.searchsorted(step_starts[order], starts, side="right") - 1
+        limit = lengths[order][np.maximum(position, 0)] * _WRAPPER_FRAC
+    mask: Mask = (ends - starts > limit) & (kind >= HostClass.LAUNCH)
+    return mask

@@ -1,0 +1,90 @@
+"""What the training thread did, instant by instant: the whole answer where there is no GPU."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gpudiag.analyze.intervals import (
+    EMPTY,
+    Intervals,
+    clip,
+    complement,
+    difference,
+    merge,
+    overlap,
+    union,
+)
+from gpudiag.analyze.names import HostClass, by_code, is_host_collective
+
+if TYPE_CHECKING:
+    from gpudiag.analyze.host import Host
+    from gpudiag.analyze.window import Window
+
+# What lies inside a framework operator or a runtime call, whatever it does there.
+_OPERATOR_KINDS = (HostClass.LAUNCH, HostClass.ALLOCATOR, HostClass.BLOCKING_COPY)
+
+
+def host_leaves_ns(host: Host, window: Window) -> dict[str, int]:
+    """Return ns per ``host.*`` bucket on the step thread; they sum to the window."""
+    leaves: dict[str, int] = {}
+    rest = Intervals(np.array([window.start]), np.array([window.end]))
+    for name, spans in _layers(host, window):
+        taken = overlap(rest, spans)
+        if len(taken):
+            leaves[name] = taken.total
+            rest = difference(rest, taken)
+    if len(rest):
+        leaves["host.other"] = rest.total
+    return leaves
+
+
+def _layers(host: Host, window: Window) -> list[tuple[str, Intervals]]:
+    """Return the buckets in order of priority, each with its spans on the step thread."""
+    thread = host.step_thread
+
+    def spans(kind: HostClass) -> Intervals:
+        return clip(host.spans(thread, kind), window.start, window.end)
+
+    operators = EMPTY
+    for kind in _OPERATOR_KINDS:
+        operators = merge(operators, spans(kind))
+    return [
+        ("host.checkpoint", spans(HostClass.CHECKPOINT)),
+        ("host.eval", spans(HostClass.EVAL)),
+        ("host.compile", spans(HostClass.COMPILE)),
+        ("host.gc", spans(HostClass.GC)),
+        ("host.input", spans(HostClass.INPUT)),
+        ("host.collective", _in_collective(host, operators, window)),
+        ("host.sync", spans(HostClass.SYNC)),
+        ("host.op", operators),
+    ]
+
+
+def _in_collective(host: Host, operators: Intervals, window: Window) -> Intervals:
+    """Return when the step thread was inside a collective, or blocked on one of another thread.
+
+    Blocked: it runs no operator, and a collective of another thread ends before it runs the next
+    (one that is still under way when the thread goes on did not hold it)::
+
+        gloo thread      [=========)     [======)
+        operators    [==]            [===]    [==]
+        blocked          [=========)
+    """
+    thread = host.step_thread
+    codes = np.unique(host.name) if len(host) else host.name
+    collective = by_code(host.strings, codes, is_host_collective).astype(bool)[host.name]
+    own = collective & (host.thread == thread)
+    inside = merge(union(host.starts[own], host.ends[own]), host.spans(thread, HostClass.HOST_COMM))
+    other = collective & (host.thread != thread)
+    elsewhere = union(host.starts[other], host.ends[other])
+    free = complement(operators, window.start, window.end)
+    if not len(elsewhere) or not len(free):
+        return clip(inside, window.start, window.end)
+    finishes = np.sort(host.ends[other])
+    last = np.searchsorted(finishes, free.ends, side="right") - 1
+    until = np.where(last >= 0, finishes[np.maximum(last, 0)], free.starts)
+    waiting = Intervals(free.starts, np.clip(until, free.starts, free.ends))
+    blocked = overlap(union(waiting.starts, waiting.ends), elsewhere)
+    return clip(merge(inside, blocked), window.start, window.end)

@@ -1,0 +1,247 @@
+"""Why a device had nothing to run: every gap, split instant by instant (accounting.md 5, idle).
+
+::
+
+    device   [=====]                          [====]        E ends the gap
+    gap            [--------------------------)
+    host                 ...   launch of E [==]             l = its return
+    A              [-----------------------)                not yet enqueued: what was its
+    B                                      [--)             launching thread doing?
+                                                            enqueued, not started
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from gpudiag.analyze.device import Device
+from gpudiag.analyze.host import Host
+from gpudiag.analyze.intervals import (
+    Intervals,
+    Pieces,
+    as_pieces,
+    intersect_with_index,
+    merge,
+    split,
+    subtract,
+    sum_by_owner,
+    union,
+)
+from gpudiag.analyze.names import IDLE_BUCKETS, DeviceClass, HostClass
+from gpudiag.analyze.window import Window
+from gpudiag.model.tables import I64, HostCategory, Mask
+
+# "Enqueued, not started" up to this is what a launch takes to reach the device.
+LAUNCH_LATENCY_NS = 10_000
+# The queue has recovered from a sync when a kernel starts this long after its launch returned.
+LEAD_RECOVERED_NS = 50_000
+
+# What torch.profiler adds to the host per recorded event, ns (docs/benchmarks.md, measured).
+RECORDING_COST_NS = {
+    HostCategory.OPERATOR: 1_000,
+    HostCategory.RUNTIME: 500,
+    HostCategory.DRIVER: 500,
+    HostCategory.PYTHON: 300,
+}
+
+LATENCY, BLOCKED = len(HostClass), len(HostClass) + 1
+_CAUSES = len(HostClass) + 2
+CAUSE_BUCKETS: tuple[str, ...] = (
+    *(IDLE_BUCKETS[kind] for kind in HostClass),
+    "idle.launch_latency",
+    "idle.device_blocked",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class IdleSplit:
+    """All gaps of a device's window; ``charged`` has shape (gaps, causes), ns, and sums to them."""
+
+    starts: I64
+    ends: I64
+    ended_by: I64  # row in Device; -1 where nothing follows
+    thread: I64  # the launching thread of what ended it, -1 where not recorded
+    enqueued: I64  # when the host had enqueued it: the end of A
+    charged: I64
+    in_replay: Mask  # between two nodes of one graph launch
+    profiler_ns: int  # part of the launch time that recording the events there may have cost
+    unlinked: int  # gaps ended by activity without a launch record
+
+    def leaves_ns(self) -> dict[str, int]:
+        """Return ns per idle bucket, zeros left out."""
+        totals = self.charged.sum(axis=0)
+        return {name: int(ns) for name, ns in zip(CAUSE_BUCKETS, totals, strict=True) if ns}
+
+
+def split_idle(device: Device, host: Host, idle: Intervals, window: Window) -> IdleSplit:
+    """Charge every gap of the window to what its launching thread, or the device, was doing."""
+    gaps = len(idle)
+    ended_by = np.searchsorted(device.starts, idle.ends, side="left")
+    ended_by = np.where(ended_by < len(device), ended_by, -1)
+    launch = np.where(ended_by >= 0, device.launch[ended_by], -1)
+    linked = launch >= 0
+    thread = np.where(linked, host.thread[launch] if len(host) else -1, -1)
+    returned = np.where(linked, device.launch_return[ended_by], idle.starts)
+    # A gap that the window's end cuts, with nothing after it, is all "not yet enqueued".
+    open_end = ended_by < 0
+    returned[open_end] = idle.ends[open_end]
+    thread[open_end] = host.step_thread
+    enqueued = np.clip(returned, idle.starts, idle.ends)
+    charged = np.zeros((gaps, _CAUSES), dtype=np.int64)
+    known = linked | (open_end & (thread >= 0))
+    charged[~known, HostClass.NOTHING] = (idle.ends - idle.starts)[~known]
+    waited = np.where(known, idle.ends - enqueued, 0)
+    late = waited > LAUNCH_LATENCY_NS
+    charged[~late, LATENCY] = waited[~late]
+    charged[late, BLOCKED] = waited[late]
+    not_enqueued = known & (enqueued > idle.starts)
+    owner = np.flatnonzero(not_enqueued)
+    pieces = Pieces(idle.starts[owner], enqueued[owner], owner)
+    charger = _Charger(device, host, window, charged)
+    charger.charge(pieces, thread)
+    return IdleSplit(
+        starts=idle.starts,
+        ends=idle.ends,
+        ended_by=ended_by,
+        thread=thread,
+        enqueued=enqueued,
+        charged=charged,
+        in_replay=_in_replay(device, ended_by),
+        profiler_ns=charger.profiler_ns,
+        unlinked=int((~known & ~open_end).sum()),
+    )
+
+
+def _in_replay(device: Device, ended_by: I64) -> Mask:
+    """Mask gaps whose neighbours on both sides come from one launch call."""
+    before = np.maximum(ended_by - 1, 0)
+    same: Mask = (ended_by > 0) & (device.launch[ended_by] >= 0)
+    same &= device.launch[before] == device.launch[ended_by]
+    return same
+
+
+class _Charger:
+    """Charges pieces of gaps to host threads; holds one device's view of the host's clock."""
+
+    def __init__(self, device: Device, host: Host, window: Window, charged: I64) -> None:
+        self._device = device
+        self._host = host
+        self._window = window
+        self._charged = charged
+        self.profiler_ns = 0
+        launches = np.unique(device.launch[device.launch >= 0])
+        self._launchers = sorted(
+            (int(thread) for thread in np.unique(host.thread[launches])), key=host.thread_order
+        )
+
+    def charge(self, pieces: Pieces, thread: I64) -> None:
+        """Charge each piece to its launching thread, then the step thread, then the others."""
+        for launcher in np.unique(thread[pieces.owner]):
+            mine = thread[pieces.owner] == launcher
+            rest = Pieces(pieces.starts[mine], pieces.ends[mine], pieces.owner[mine])
+            order = [int(launcher), self._host.step_thread, *self._launchers]
+            for candidate in dict.fromkeys(order):
+                rest = self._charge_thread(rest, candidate)
+                if not len(rest):
+                    break
+            self._add(rest, HostClass.NOTHING)
+
+    def _charge_thread(self, pieces: Pieces, thread: int) -> Pieces:
+        """Charge what one thread explains, first match; return the rest."""
+        for kind in HostClass:
+            if kind == HostClass.NOTHING or not len(pieces):
+                break
+            inside, pieces = split(pieces, self._spans(thread, kind))
+            self._add(inside, kind)
+            if kind == HostClass.SYNC:
+                pieces = self._charge_shadow(pieces, thread)
+            elif kind == HostClass.LAUNCH:
+                self.profiler_ns += self._recording_cost(inside, thread)
+        return pieces
+
+    def _recording_cost(self, pieces: Pieces, thread: int) -> int:
+        """Return what recording the events that start inside pieces may have cost, at most all."""
+        host, offset = self._host, self._device.offset_ns
+        rows = host.rows_of(thread)
+        total = 0
+        for category, cost in RECORDING_COST_NS.items():
+            starts = host.starts[rows[host.category[rows] == category]] - offset
+            count = np.searchsorted(starts, pieces.ends) - np.searchsorted(starts, pieces.starts)
+            total += int(count.sum()) * cost
+        return min(total, int(pieces.lengths.sum()))
+
+    def _charge_shadow(self, pieces: Pieces, thread: int) -> Pieces:
+        """Charge the time after each sync until the queue has recovered, at most its own length."""
+        calls = self._spans(thread, HostClass.SYNC)
+        shadows, length = self._shadows(calls)
+        inside, index = intersect_with_index(pieces, shadows)
+        if not len(inside):
+            return pieces
+        running = np.cumsum(inside.lengths)
+        first = np.searchsorted(index, index, side="left")
+        before = running - inside.lengths
+        spent = before - before[first]
+        granted = np.clip(length[index] - spent, 0, inside.lengths)
+        charged = Pieces(inside.starts, inside.starts + granted, inside.owner)
+        self._add(charged, HostClass.SYNC)
+        return subtract(pieces, union(charged.starts, charged.ends))
+
+    def _shadows(self, calls: Intervals) -> tuple[Intervals, I64]:
+        """Return the shadow of each sync call, and the call's length; empty ones left out."""
+        device, end = self._device, self._window.end
+        recovered = device.starts[device.is_compute & (device.lead >= LEAD_RECOVERED_NS)]
+        position = np.searchsorted(recovered, calls.ends, side="left")
+        until = np.append(recovered, end)[position]
+        following = np.append(calls.starts[1:], end)
+        stop = np.minimum(np.minimum(until, following), end)
+        keep = stop > calls.ends
+        return Intervals(calls.ends[keep], stop[keep]), (calls.ends - calls.starts)[keep]
+
+    def _spans(self, thread: int, kind: HostClass) -> Intervals:
+        """Return a thread's spans of a kind on the device's clock."""
+        if kind == HostClass.BLOCKING_COPY:
+            spans = blocking_copies(self._device, self._host, thread)
+        else:
+            spans = self._host.spans(thread, kind)
+        return Intervals(spans.starts - self._device.offset_ns, spans.ends - self._device.offset_ns)
+
+    def _add(self, pieces: Pieces, cause: int) -> None:
+        self._charged[:, cause] += sum_by_owner(pieces, len(self._charged))
+
+
+def blocking_copies(device: Device, host: Host, thread: int) -> Intervals:
+    """Return a thread's memcpy calls that returned at or after their copy's end, host clock."""
+    copies = device.is_copy & (device.kind != DeviceClass.MEMSET) & (device.launch >= 0)
+    copies[copies] = host.thread[device.launch[copies]] == thread
+    calls = device.launch[copies]
+    blocked = host.ends[calls] >= device.ends[copies] + device.offset_ns
+    return union(host.starts[calls[blocked]], host.ends[calls[blocked]])
+
+
+def host_late_ns(device: Device, host: Host, exposed: Intervals) -> int:
+    """Return how much of exposed comm or copy passed while the host was late anyway, ns.
+
+    That is the part before the next compute kernel's launch returned, while its launching thread
+    was not blocked on the device: faster communication can't give it back.
+    """
+    compute = np.flatnonzero(device.is_compute)
+    position = np.searchsorted(device.starts[compute], exposed.starts, side="left")
+    followed = position < len(compute)
+    following = compute[position[followed]]
+    starts, ends = exposed.starts[followed], exposed.ends[followed]
+    linked = device.launch[following] >= 0
+    following, starts, ends = following[linked], starts[linked], ends[linked]
+    until = np.minimum(ends, device.launch_return[following])
+    keep = until > starts
+    late = Pieces(starts[keep], until[keep], following[keep])
+    threads = host.thread[device.launch[late.owner]]
+    total = 0
+    for thread in np.unique(threads):
+        mine = threads == thread
+        pieces = as_pieces(Intervals(late.starts[mine], late.ends[mine]))
+        blocked = merge(host.sync_calls(int(thread)), blocking_copies(device, host, int(thread)))
+        shifted = Intervals(blocked.starts - device.offset_ns, blocked.ends - device.offset_ns)
+        total += int(subtract(pieces, shifted).lengths.sum())
+    return total

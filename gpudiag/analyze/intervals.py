@@ -1,0 +1,179 @@
+"""Exact algebra on sets of half-open integer intervals, in numpy.
+
+A *set* is two sorted int64 arrays (starts, ends) of disjoint, non-empty intervals::
+
+    a       [---)    [-------)
+    b          [---------)   [--)
+    a & b            [---)
+    a - b   [---)        [---)
+
+*Pieces* are such a set plus an owner per piece, so that a cut-up interval still knows what it
+was cut from. Nothing here loops over intervals in Python.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from gpudiag.model.tables import I64
+
+_EMPTY = np.zeros(0, dtype=np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Intervals:
+    """A sorted set of disjoint, non-empty half-open intervals [start, end), ns."""
+
+    starts: I64
+    ends: I64
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    @property
+    def total(self) -> int:
+        """Summed length, ns."""
+        return int((self.ends - self.starts).sum())
+
+
+@dataclass(frozen=True, slots=True)
+class Pieces:
+    """Disjoint intervals sorted by time, each with the index of what owns it."""
+
+    starts: I64
+    ends: I64
+    owner: I64
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    @property
+    def lengths(self) -> I64:
+        """Length of each piece, ns."""
+        return self.ends - self.starts
+
+
+EMPTY = Intervals(_EMPTY, _EMPTY)
+
+
+def union(starts: I64, ends: I64) -> Intervals:
+    """Merge any intervals, overlapping or touching, unsorted or empty, into a set."""
+    keep = ends > starts
+    if not keep.any():
+        return EMPTY
+    if not keep.all():
+        starts, ends = starts[keep], ends[keep]
+    if (starts[1:] < starts[:-1]).any():
+        order = np.argsort(starts, kind="stable")
+        starts, ends = starts[order], ends[order]
+    reach = np.maximum.accumulate(ends)
+    first = np.flatnonzero(starts[1:] > reach[:-1]) + 1
+    last = np.append(first, len(starts)) - 1
+    return Intervals(starts[np.insert(first, 0, 0)], reach[last])
+
+
+def merge(a: Intervals, b: Intervals) -> Intervals:
+    """Return a | b."""
+    return union(np.concatenate((a.starts, b.starts)), np.concatenate((a.ends, b.ends)))
+
+
+def clip(a: Intervals, start: int, end: int) -> Intervals:
+    """Return the part of ``a`` within [start, end)."""
+    starts, ends = np.maximum(a.starts, start), np.minimum(a.ends, end)
+    keep = ends > starts
+    return Intervals(starts[keep], ends[keep])
+
+
+def complement(a: Intervals, start: int, end: int) -> Intervals:
+    """Return [start, end) - a."""
+    inside = clip(a, start, end)
+    starts = np.concatenate(([start], inside.ends)).astype(np.int64)
+    ends = np.concatenate((inside.starts, [end])).astype(np.int64)
+    keep = ends > starts
+    return Intervals(starts[keep], ends[keep])
+
+
+def as_pieces(a: Intervals) -> Pieces:
+    """Return ``a`` with each interval owned by its own index."""
+    return Pieces(a.starts, a.ends, np.arange(len(a), dtype=np.int64))
+
+
+def intersect(a: Pieces, b: Intervals) -> Pieces:
+    """Return a & b; owners come from ``a``."""
+    return intersect_with_index(a, b)[0]
+
+
+def intersect_with_index(a: Pieces, b: Intervals) -> tuple[Pieces, I64]:
+    """Return a & b with owners from ``a``, and for each piece its index in ``b``."""
+    if not len(a) or not len(b):
+        return Pieces(_EMPTY, _EMPTY, _EMPTY), _EMPTY
+    low = np.searchsorted(b.ends, a.starts, side="right")
+    high = np.searchsorted(b.starts, a.ends, side="left")
+    count = np.maximum(high - low, 0)
+    index_a = np.repeat(np.arange(len(a)), count)
+    offset = np.arange(len(index_a)) - np.repeat(np.cumsum(count) - count, count)
+    index_b = low[index_a] + offset
+    starts = np.maximum(a.starts[index_a], b.starts[index_b])
+    ends = np.minimum(a.ends[index_a], b.ends[index_b])
+    return Pieces(starts, ends, a.owner[index_a]), index_b
+
+
+def subtract(a: Pieces, b: Intervals) -> Pieces:
+    """Return a - b; owners come from ``a``."""
+    if not len(a) or not len(b):
+        return a
+    first = min(int(a.starts[0]), int(b.starts[0]))
+    last = max(int(a.ends[-1]), int(b.ends[-1]))
+    return intersect(a, complement(b, first, last))
+
+
+def split(a: Pieces, b: Intervals) -> tuple[Pieces, Pieces]:
+    """Return (a & b, a - b)."""
+    return intersect(a, b), subtract(a, b)
+
+
+def difference(a: Intervals, b: Intervals) -> Intervals:
+    """Return a - b as a set."""
+    rest = subtract(as_pieces(a), b)
+    return Intervals(rest.starts, rest.ends)
+
+
+def overlap(a: Intervals, b: Intervals) -> Intervals:
+    """Return a & b as a set."""
+    both = intersect(as_pieces(a), b)
+    return Intervals(both.starts, both.ends)
+
+
+def sum_by_owner(pieces: Pieces, owners: int) -> I64:
+    """Sum piece lengths per owner; shape (owners,)."""
+    total = np.zeros(owners, dtype=np.int64)
+    np.add.at(total, pieces.owner, pieces.lengths)
+    return total
+
+
+def innermost(starts: I64, ends: I64, at: I64) -> I64:
+    """Return for each time the index of the innermost span holding it, or -1; shape (len(at),).
+
+    Spans [start, end] may nest to any depth; at one depth they don't overlap. A span's depth is
+    the number of spans open when it starts. Spans that cross (a child outliving its parent) are
+    taken as nested by their starts.
+    """
+    found = np.full(len(at), -1, dtype=np.int64)
+    if not len(starts) or not len(at):
+        return found
+    order = np.lexsort((-ends, starts))
+    start, end = starts[order], ends[order]
+    depth = np.arange(len(start)) - np.searchsorted(np.sort(ends), start, side="right")
+    open_queries = np.arange(len(at))
+    for level in np.unique(depth)[::-1]:
+        rows = np.flatnonzero(depth == level)
+        position = np.searchsorted(start[rows], at[open_queries], side="right") - 1
+        candidate = rows[np.maximum(position, 0)]
+        hit = (position >= 0) & (end[candidate] >= at[open_queries])
+        found[open_queries[hit]] = order[candidate[hit]]
+        open_queries = open_queries[~hit]
+        if not len(open_queries):
+            break
+    return found

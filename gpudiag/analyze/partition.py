@@ -1,0 +1,80 @@
+"""Level 1 and the leaves of compute, comm and copy: each instant to exactly one.
+
+Priority at an instant: compute > comm > copy > idle::
+
+    compute   [=====]      [===]
+    comm          [=======]            exposed: ....[===]
+    copy   [==]         [=======]      exposed: [=]......[==]
+    idle                            [..
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from gpudiag.analyze.intervals import Intervals, clip, complement, difference, merge, union
+from gpudiag.analyze.names import COPY_BUCKETS, DeviceClass
+
+if TYPE_CHECKING:
+    from gpudiag.analyze.device import Device
+    from gpudiag.analyze.window import Window
+    from gpudiag.model.tables import Mask
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """A device's window cut into disjoint sets; together they are the window."""
+
+    tensor: Intervals
+    other: Intervals  # compute without tensor work
+    comm: Intervals  # exposed: no compute
+    copies: dict[DeviceClass, Intervals]  # exposed: no compute, no comm
+    idle: Intervals
+    busy: Intervals  # any device activity
+
+    def level1_ns(self) -> dict[str, int]:
+        """Return ns of compute, comm, copy and idle; they sum to the window."""
+        return {
+            "compute": self.tensor.total + self.other.total,
+            "comm": self.comm.total,
+            "copy": sum(part.total for part in self.copies.values()),
+            "idle": self.idle.total,
+        }
+
+    def leaves_ns(self) -> dict[str, int]:
+        """Return ns of the leaves of compute, comm and copy, zeros left out."""
+        leaves = {
+            "compute.tensor": self.tensor.total,
+            "compute.other": self.other.total,
+            "comm.unsplit": self.comm.total,
+        }
+        leaves |= {COPY_BUCKETS[kind]: part.total for kind, part in self.copies.items()}
+        return {name: ns for name, ns in leaves.items() if ns}
+
+
+def partition(device: Device, window: Window) -> Partition:
+    """Cut the window of a device into disjoint sets by what it ran."""
+
+    def active(mask: Mask) -> Intervals:
+        return clip(union(device.starts[mask], device.ends[mask]), window.start, window.end)
+
+    busy = active(device.kind >= 0)
+    tensor = active(device.kind == DeviceClass.TENSOR)
+    compute = active(device.is_compute)
+    taken = merge(compute, active(device.is_comm))
+    comm = difference(active(device.is_comm), compute)
+    copies: dict[DeviceClass, Intervals] = {}
+    for kind in COPY_BUCKETS:
+        exposed = difference(active(device.kind == kind), taken)
+        if len(exposed):
+            copies[kind] = exposed
+            taken = merge(taken, exposed)
+    return Partition(
+        tensor=tensor,
+        other=difference(compute, tensor),
+        comm=comm,
+        copies=copies,
+        idle=complement(busy, window.start, window.end),
+        busy=busy,
+    )

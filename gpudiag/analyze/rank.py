@@ -1,0 +1,235 @@
+"""The map: one rank's trace to what its devices and its training thread spent their time on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from gpudiag.analyze.device import Device, build_devices
+from gpudiag.analyze.host import Host, build_host
+from gpudiag.analyze.hostview import host_leaves_ns
+from gpudiag.analyze.idle import LAUNCH_LATENCY_NS, IdleSplit, host_late_ns, split_idle
+from gpudiag.analyze.intervals import Intervals, union
+from gpudiag.analyze.names import COPY_BUCKETS, is_graph_launch
+from gpudiag.analyze.partition import Partition, partition
+from gpudiag.analyze.window import ALL, Window, device_starts, device_window, host_window
+from gpudiag.model.job import RankTrace
+from gpudiag.model.tables import I64, Mask, Quality, Trace
+
+# Launch calls without device records above this share of a step: records are missing there.
+MISSING_RECORDS_FRAC = 0.01
+# Fewer full periods than this make any share uncertain.
+FEW_PERIODS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What a user may choose about an analysis."""
+
+    window: str | None = None  # steps, device_span, all; None chooses
+    extra_spans: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceAnalysis:
+    """One device of one rank, accounted for."""
+
+    device: Device
+    window: Window
+    partition: Partition
+    idle: IdleSplit
+    host_late_ns: dict[str, int]  # per bucket of exposed comm and copy
+    missing: Intervals  # stretches in which device records are missing
+    launches: int
+    launches_missing: int
+
+    def leaves_ns(self) -> dict[str, int]:
+        """Return ns of every leaf; they sum to the window."""
+        return self.partition.leaves_ns() | self.idle.leaves_ns()
+
+
+@dataclass(frozen=True, slots=True)
+class RankAnalysis:
+    """One rank: its devices, its host, and what makes the numbers uncertain."""
+
+    rank: int
+    host_name: str | None
+    trace: Trace
+    host: Host
+    devices: list[DeviceAnalysis]
+    host_window: Window | None
+    host_buckets_ns: dict[str, int] | None
+    quality: list[Quality]
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedRank:
+    """A rank's rows sorted and linked, before the ranks agree on their steps."""
+
+    source: RankTrace
+    host: Host
+    devices: list[Device]
+    quality: list[Quality]
+
+
+def prepare(source: RankTrace, options: Options) -> PreparedRank:
+    """Sort, class and link the rows of one trace."""
+    host = build_host(source.trace, options.extra_spans)
+    devices, quality = build_devices(source.trace, host)
+    if host.dropped:
+        message = f"dropped {host.dropped} host records without a usable time"
+        quality.append(Quality("invalid_host_records", "warning", host.dropped, message))
+    return PreparedRank(source, host, devices, quality)
+
+
+def step_numbers(prepared: PreparedRank) -> set[int]:
+    """Return the numbers of the steps that a rank recorded."""
+    return {step.number for step in prepared.host.steps}
+
+
+def analyze_rank(
+    prepared: PreparedRank, numbers: set[int] | None, options: Options
+) -> RankAnalysis:
+    """Account for the windows of every device and of the training thread of one rank."""
+    host, source = prepared.host, prepared.source
+    quality = list(source.trace.quality) + list(prepared.quality)
+    devices = []
+    for device in prepared.devices:
+        window = device_window(device, host, numbers, options.window)
+        if window is None:
+            quality.append(_no_window(device, options))
+            continue
+        analysis = _account(source.trace, device, host, window)
+        devices.append(analysis)
+        quality += _device_quality(analysis, host)
+    if not prepared.devices:
+        quality.append(_not_recorded(source.trace, host))
+    view = host_window(host, numbers, options.window) if len(host) else None
+    return RankAnalysis(
+        rank=source.rank,
+        host_name=source.host,
+        trace=source.trace,
+        host=host,
+        devices=devices,
+        host_window=view,
+        host_buckets_ns=host_leaves_ns(host, view) if view else None,
+        quality=quality,
+    )
+
+
+def _account(trace: Trace, device: Device, host: Host, window: Window) -> DeviceAnalysis:
+    parts = partition(device, window)
+    late = {"comm.unsplit": host_late_ns(device, host, parts.comm)}
+    late |= {COPY_BUCKETS[k]: host_late_ns(device, host, part) for k, part in parts.copies.items()}
+    missing, launches, lost = _missing_records(trace, device, host, window)
+    return DeviceAnalysis(
+        device=device,
+        window=window,
+        partition=parts,
+        idle=split_idle(device, host, parts.idle, window),
+        host_late_ns={bucket: ns for bucket, ns in late.items() if ns},
+        missing=missing,
+        launches=launches,
+        launches_missing=lost,
+    )
+
+
+def _missing_records(
+    trace: Trace, device: Device, host: Host, window: Window
+) -> tuple[Intervals, int, int]:
+    """Return the stretches where launch calls lack device records, the calls, and those without.
+
+    A call that launches nothing on this device but something on another is not missing.
+    """
+    calls = host.launch_calls()
+    at = host.starts[calls] - device.offset_ns
+    calls, at = (a[(at >= window.start) & (at < window.end)] for a in (calls, at))
+    lost = ~np.isin(host.correlation[calls], trace.device.correlation)
+    lost |= _cut_replays(trace, host, calls)
+    edges = np.array(window.edges or (window.start, window.end), dtype=np.int64)
+    step = np.searchsorted(edges, at, side="right") - 1
+    periods = len(edges) - 1
+    launched = np.bincount(step, minlength=periods)[:periods]
+    missing = np.bincount(step[lost], minlength=periods)[:periods]
+    bad = missing > MISSING_RECORDS_FRAC * launched
+    graph = np.zeros(periods, dtype=bool)
+    graph[np.unique(step[_cut_replays(trace, host, calls)])] = True
+    bad |= graph
+    return union(edges[:-1][bad], edges[1:][bad]), len(calls), int(lost.sum())
+
+
+def _cut_replays(trace: Trace, host: Host, calls: I64) -> Mask:
+    """Mask graph launches that replayed fewer nodes than another launch of the same graph."""
+    cut = np.zeros(len(calls), dtype=bool)
+    table = trace.device
+    nodes = np.flatnonzero((table.graph_id > 0) & (table.correlation > 0))
+    codes = [code for code in np.unique(host.name[calls]) if is_graph_launch(host.strings[code])]
+    graph_calls = np.flatnonzero(np.isin(host.name[calls], codes))
+    if not len(nodes) or not len(graph_calls):
+        return cut
+    pairs, count = np.unique(
+        np.stack((table.correlation[nodes], table.graph_id[nodes])), axis=1, return_counts=True
+    )
+    most: dict[int, int] = {}
+    for graph, n in zip(pairs[1].tolist(), count.tolist(), strict=True):
+        most[graph] = max(most.get(graph, 0), n)
+    short = pairs[0][[n < most[g] for g, n in zip(pairs[1].tolist(), count.tolist(), strict=True)]]
+    cut[graph_calls] = np.isin(host.correlation[calls[graph_calls]], short)
+    return cut
+
+
+def _no_window(device: Device, options: Options) -> Quality:
+    message = (
+        f"device {device.index}: no window on the basis {options.window or 'steps'}: "
+        "fewer than two recorded steps launched work on it"
+    )
+    return Quality("no_window", "error", 1, message)
+
+
+def _not_recorded(trace: Trace, host: Host) -> Quality:
+    launches = len(host.launch_calls())
+    known = len(trace.info.devices)
+    why = f"{launches} launch calls but no device record" if launches else "no device record"
+    listed = f"; {known} devices are listed" if known else ""
+    message = f"device activity not recorded ({why}{listed}): no GPU window, no busy share"
+    return Quality("device_activity_not_recorded", "warning", 1, message)
+
+
+def _device_quality(analysis: DeviceAnalysis, host: Host) -> list[Quality]:
+    device, window = analysis.device, analysis.window
+    quality = []
+    if analysis.idle.unlinked:
+        message = (
+            f"device {device.index}: {analysis.idle.unlinked} gaps end with activity whose launch "
+            "is not recorded; they are idle.unknown"
+        )
+        quality.append(Quality("launch_not_recorded", "info", analysis.idle.unlinked, message))
+    if device.offset_ns > LAUNCH_LATENCY_NS:
+        message = (
+            f"device {device.index}: its clock is {device.offset_ns / 1000:.1f} us early; "
+            "idle.launch_latency is not resolvable"
+        )
+        quality.append(Quality("host_device_offset", "warning", 1, message))
+    if window.basis != ALL and window.periods < FEW_PERIODS:
+        message = (
+            f"device {device.index}: {window.periods} full steps ({window.basis}): low confidence"
+        )
+        quality.append(Quality("few_periods", "warning", window.periods, message))
+    replays = int(analysis.idle.in_replay.sum())
+    if replays:
+        message = (
+            f"device {device.index}: {replays} gaps lie between the nodes of a graph replay; "
+            "what the device did there is uncertain, they are no finding"
+        )
+        quality.append(Quality("graph_replay_gaps", "info", replays, message))
+    skipped = _steps_without_device(analysis, host)
+    if skipped:
+        message = f"device {device.index}: {skipped} recorded steps launched nothing on it"
+        quality.append(Quality("steps_without_device_activity", "warning", skipped, message))
+    return quality
+
+
+def _steps_without_device(analysis: DeviceAnalysis, host: Host) -> int:
+    return len(host.steps) - len(device_starts(analysis.device, host, host.steps))

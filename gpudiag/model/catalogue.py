@@ -1,0 +1,369 @@
+"""Every finding and bucket: what it means, how it is measured, its threshold, what to do.
+
+`gpudiag explain`, docs/reference/findings.md and the analyzer all read this one file. A finding
+is reported when its share of the window reaches ``min_share``; the reason stands beside it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+# Below this share of GPU time a clean run shows the same by chance.
+SMALL_FRAC = 0.02
+# Rare events that are never right in steady state are worth a line from this share on.
+RARE_FRAC = 0.01
+# Launch gaps are in every eager run; under this share nobody would act on them.
+COMMON_FRAC = 0.05
+# Where other kernels than matmul, convolution and attention fill this much of compute time,
+# and of the window, memory bandwidth sets the pace.
+MEMORY_BOUND_COMPUTE_FRAC = 0.5
+MEMORY_BOUND_WINDOW_FRAC = 0.2
+# Severity by share of GPU time.
+ERROR_FRAC = 0.20
+WARNING_FRAC = 0.05
+# Time slicing: at least this many gaps of one length (to 10 %), each this long.
+SHARED_GAPS = 5
+SHARED_TOLERANCE_FRAC = 0.10
+SHARED_GAP_NS = 500_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """What there is to know of one finding or bucket."""
+
+    id: str
+    kind: str  # finding, bucket
+    title: str
+    meaning: str
+    measured: str
+    threshold: str = ""
+    min_share: float | None = None
+    buckets: tuple[str, ...] = ()
+    advice: tuple[str, ...] = ()
+
+
+def _share(frac: float) -> str:
+    return f"at least {frac:.0%} of GPU time"
+
+
+_FINDINGS = (
+    Entry(
+        id="input_stall",
+        kind="finding",
+        title="the GPU waits for the data loader",
+        meaning="The thread that launches the next kernel is inside the DataLoader's next().",
+        measured="Idle time before the next launch, the launching thread being in a loader span.",
+        threshold=_share(SMALL_FRAC),
+        min_share=SMALL_FRAC,
+        buckets=("idle.input",),
+        advice=(
+            (
+                "Raise num_workers to ceil(time per batch / step time) + 1, as far as cores allow, "
+                "with persistent_workers and pin_memory."
+            ),
+            (
+                "Workers at 100 % CPU: decode less (pre-decoded shards, GPU decode) and set "
+                "torch.set_num_threads(1) in workers. Workers waiting for disk: pack samples into "
+                "shards on local NVMe or RAM."
+            ),
+        ),
+    ),
+    Entry(
+        id="launch_bound",
+        kind="finding",
+        title="the GPU waits for kernel launches",
+        meaning="Kernels are too short for the host to launch them as fast as the GPU runs them.",
+        measured=(
+            "Idle time before the next launch, while the launching thread is inside an operator "
+            "or a runtime call. The profiler slows launches: events there x their cost give the "
+            "lower end of the range."
+        ),
+        threshold=_share(COMMON_FRAC),
+        min_share=COMMON_FRAC,
+        buckets=("idle.launch",),
+        advice=(
+            "Use CUDA graphs (torch.compile mode='reduce-overhead') or torch.compile to fuse.",
+            (
+                "Use a larger micro-batch, fused or foreach optimizers; pin the process to cores "
+                "next to its GPU."
+            ),
+        ),
+    ),
+    Entry(
+        id="host_sync",
+        kind="finding",
+        title="the host stops to wait for the GPU",
+        meaning=(
+            "A synchronise call (.item(), nonzero, print(loss), cuda.synchronize) drains the "
+            "queue; afterwards the GPU waits until launches are ahead again."
+        ),
+        measured=(
+            "Idle time inside blocking synchronise calls and in their shadow, until a compute "
+            "kernel starts 50 us after its launch returned. The part of the call in which the GPU "
+            "works costs nothing."
+        ),
+        threshold=_share(SMALL_FRAC),
+        min_share=SMALL_FRAC,
+        buckets=("idle.host_sync",),
+        advice=(
+            "Keep losses and metrics on the device; read them every n-th step, one step late.",
+            (
+                "Replace boolean indexing by torch.where; find the rest with "
+                "torch.cuda.set_sync_debug_mode('warn')."
+            ),
+        ),
+    ),
+    Entry(
+        id="host_overhead",
+        kind="finding",
+        title="the GPU waits for Python",
+        meaning="The launching thread runs code that is no operator: Python, logging, callbacks.",
+        measured=(
+            "Idle time before the next launch, while the launching thread has only an annotation "
+            "or a Python frame open."
+        ),
+        threshold=_share(COMMON_FRAC),
+        min_share=COMMON_FRAC,
+        buckets=("idle.host_other",),
+        advice=(
+            (
+                "Record once with with_stack=True to see the lines; move logging, metrics and "
+                "tokenisation off the training thread."
+            ),
+        ),
+    ),
+    Entry(
+        id="allocator_stall",
+        kind="finding",
+        title="the GPU waits for device memory to be allocated",
+        meaning="cudaMalloc and cudaFree run in steady state; cudaFree waits for the whole device.",
+        measured="Idle time while the launching thread is in an allocation call.",
+        threshold=_share(RARE_FRAC),
+        min_share=RARE_FRAC,
+        buckets=("idle.allocator",),
+        advice=(
+            (
+                "Set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True; don't call empty_cache() in "
+                "the loop."
+            ),
+            "Lower peak memory: smaller micro-batch, chunked or fused cross-entropy.",
+        ),
+    ),
+    Entry(
+        id="h2d_copy",
+        kind="finding",
+        title="compute waits for copies from the host",
+        meaning="Host-to-device copies run while no kernel does.",
+        measured="Exposed time of copies from the host, less what passed while the host was late.",
+        threshold=_share(SMALL_FRAC),
+        min_share=SMALL_FRAC,
+        buckets=("copy.h2d_pageable", "copy.h2d_pinned", "copy.h2d"),
+        advice=(
+            (
+                "Pin the batch (pin_memory=True) and copy with non_blocking=True on a side stream, "
+                "one batch ahead."
+            ),
+            "Send fewer bytes: uint8 to the GPU, convert there.",
+        ),
+    ),
+    Entry(
+        id="blocking_copy",
+        kind="finding",
+        title="the host stands still during a copy",
+        meaning="A memcpy call returns only when its copy is done, so nothing else is launched.",
+        measured="Idle time inside memcpy calls that return at or after their copy's end.",
+        threshold=_share(RARE_FRAC),
+        min_share=RARE_FRAC,
+        buckets=("idle.blocking_copy",),
+        advice=("Copy from pinned memory with non_blocking=True; pageable copies always block.",),
+    ),
+    Entry(
+        id="checkpoint_stall",
+        kind="finding",
+        title="training stands still while a checkpoint is saved",
+        meaning="The launching thread is inside a checkpoint save.",
+        measured="Idle time while the launching thread is in a checkpoint span.",
+        threshold=_share(RARE_FRAC),
+        min_share=RARE_FRAC,
+        buckets=("idle.checkpoint",),
+        advice=(
+            "Save asynchronously (torch.distributed.checkpoint.async_save, pinned staging).",
+            "Save every sqrt(2 x save time x mean time to failure), not more often.",
+        ),
+    ),
+    Entry(
+        id="eval_pause",
+        kind="finding",
+        title="training pauses for evaluation",
+        meaning="The launching thread is inside an evaluation span.",
+        measured="Idle time while the launching thread is in an eval or validation span.",
+        threshold=_share(RARE_FRAC),
+        min_share=RARE_FRAC,
+        buckets=("idle.eval",),
+        advice=("Evaluate less often, on all ranks at once, or in a job of its own.",),
+    ),
+    Entry(
+        id="gc_pause",
+        kind="finding",
+        title="the GPU waits for Python's garbage collector",
+        meaning="The launching thread is inside a garbage collection.",
+        measured="Idle time while the launching thread is in gc.collect.",
+        threshold=_share(RARE_FRAC),
+        min_share=RARE_FRAC,
+        buckets=("idle.gc",),
+        advice=(
+            (
+                "gc.disable() and gc.collect(1) every n steps, at the same step on all ranks; "
+                "gc.freeze() after set-up."
+            ),
+        ),
+    ),
+    Entry(
+        id="recompile",
+        kind="finding",
+        title="the GPU waits for compilation",
+        meaning="torch.compile, autotuning, graph capture or module loading runs in the window.",
+        measured="Idle time while the launching thread compiles, captures or loads modules.",
+        threshold=_share(RARE_FRAC),
+        min_share=RARE_FRAC,
+        buckets=("idle.compile",),
+        advice=(
+            "Pad or bucket shapes, or mark them dynamic; TORCH_LOGS=recompiles names the guard.",
+            "cudnn.benchmark=False where shapes vary.",
+        ),
+    ),
+    Entry(
+        id="device_blocked",
+        kind="finding",
+        title="work is enqueued but the GPU does not start it",
+        meaning="The launch had returned, yet the device stayed empty for more than 10 us.",
+        measured="Time between a launch's return and its start with nothing running; graphs aside.",
+        threshold=_share(SMALL_FRAC),
+        min_share=SMALL_FRAC,
+        buckets=("idle.device_blocked",),
+        advice=(
+            (
+                "See what the stream waits for: an event of another device or rank, or work that "
+                "the profiler did not record."
+            ),
+        ),
+    ),
+    Entry(
+        id="gpu_shared",
+        kind="finding",
+        title="another process shares the GPU",
+        meaning="Gaps of one length recur with work enqueued: time slices given to someone else.",
+        measured="At least 5 enqueued gaps of 0.5 ms or more within 10 % of one length.",
+        threshold=f"{SHARED_GAPS} gaps of one length and {_share(SMALL_FRAC)}",
+        min_share=SMALL_FRAC,
+        buckets=("idle.device_blocked",),
+        advice=("Find the other process with nvidia-smi; give the job the GPU alone, or use MIG.",),
+    ),
+    Entry(
+        id="memory_bound",
+        kind="finding",
+        title="memory-bound kernels take most of the compute time",
+        meaning="Kernels other than matmul, convolution and attention fill the compute time.",
+        measured="compute.other against compute; a kernel's kind is told by its operator or name.",
+        threshold=(
+            f"at least {MEMORY_BOUND_COMPUTE_FRAC:.0%} of compute time and "
+            f"{MEMORY_BOUND_WINDOW_FRAC:.0%} of GPU time"
+        ),
+        min_share=MEMORY_BOUND_WINDOW_FRAC,
+        buckets=("compute.other",),
+        advice=(
+            "Fuse elementwise work with torch.compile; use fused norms, losses and optimizers.",
+        ),
+    ),
+    Entry(
+        id="records_missing",
+        kind="finding",
+        title="device records are missing from the trace",
+        meaning="Launch calls have no device record, so the idle time there may have been work.",
+        measured="Launch calls without a device record, and graph replays cut short, per step.",
+        threshold="more than 1 % of a step's launches",
+        advice=(
+            (
+                "Record again with a warm-up step in the schedule, and a shorter window; no idle "
+                "finding is given for the steps concerned."
+            ),
+        ),
+    ),
+    Entry(
+        id="ranks_missing",
+        kind="finding",
+        title="traces of some ranks are missing",
+        meaning="The job has more ranks than traces, so the slowest rank may not be among them.",
+        measured="World size as recorded against the ranks read.",
+        threshold="any",
+        advice=("Record all ranks; waits can be charged only to ranks that are there.",),
+    ),
+)
+
+
+def _bucket(name: str, title: str, measured: str) -> Entry:
+    return Entry(id=name, kind="bucket", title=title, meaning=title, measured=measured)
+
+
+_BUCKETS = (
+    _bucket(
+        "compute.tensor",
+        "matmul, convolution and attention kernels",
+        "Time with such a kernel running, told by its operator, by its name where none is linked.",
+    ),
+    _bucket("compute.other", "all other kernels", "Compute time without a tensor kernel."),
+    _bucket(
+        "comm.unsplit",
+        "exposed communication, waiting and transfer together",
+        "Time with a communication kernel and no compute kernel; one rank alone can't split it.",
+    ),
+    _bucket("copy.h2d_pageable", "copies from pageable host memory", "Exposed copy time."),
+    _bucket("copy.h2d_pinned", "copies from pinned host memory", "Exposed copy time."),
+    _bucket("copy.h2d", "copies from the host, kind not told", "Exposed copy time."),
+    _bucket("copy.d2h", "copies to the host", "Exposed copy time."),
+    _bucket("copy.d2d", "copies inside the device", "Exposed copy time."),
+    _bucket("copy.p2p", "copies between devices", "Exposed copy time."),
+    _bucket("copy.memset", "memsets", "Exposed memset time."),
+    _bucket("copy.other", "copies of another kind", "Exposed copy time."),
+    _bucket(
+        "idle.launch_latency",
+        "enqueued, not yet started, up to 10 us",
+        "Gap time after the launch returned, where it is at most 10 us.",
+    ),
+    _bucket(
+        "idle.device_blocked",
+        "enqueued, and the device empty for more than 10 us",
+        "Gap time after the launch returned, where it is more than 10 us.",
+    ),
+    _bucket("idle.checkpoint", "saving a checkpoint", "Gap time in a checkpoint span."),
+    _bucket("idle.eval", "evaluating", "Gap time in an eval span."),
+    _bucket("idle.compile", "compiling, capturing, loading modules", "Gap time in such a call."),
+    _bucket("idle.allocator", "allocating device memory", "Gap time in an allocation call."),
+    _bucket("idle.gc", "collecting garbage", "Gap time in gc.collect."),
+    _bucket("idle.input", "waiting for the data loader", "Gap time in a loader span."),
+    _bucket("idle.blocking_copy", "blocked in a copy", "Gap time in a blocking memcpy call."),
+    _bucket("idle.host_comm", "in a collective on the host", "Gap time in a host collective."),
+    _bucket(
+        "idle.host_sync",
+        "blocked on the device, and recovering from it",
+        "Gap time in a synchronise call and its shadow, at most the call's own length.",
+    ),
+    _bucket("idle.launch", "launching: inside an operator or runtime call", "Gap time in such."),
+    _bucket("idle.host_other", "in Python or an annotation only", "Gap time with only those open."),
+    _bucket("idle.unknown", "nothing recorded", "Gap time with nothing recorded on any launcher."),
+    _bucket("host.checkpoint", "training thread: saving a checkpoint", "Time in such a span."),
+    _bucket("host.eval", "training thread: evaluating", "Time in such a span."),
+    _bucket("host.compile", "training thread: compiling", "Time in such a span."),
+    _bucket("host.gc", "training thread: collecting garbage", "Time in such a span."),
+    _bucket("host.input", "training thread: waiting for data", "Time in a loader span."),
+    _bucket(
+        "host.collective",
+        "training thread: in a collective or blocked on one",
+        "Time in a collective's span, or without an operator while one of another thread ends.",
+    ),
+    _bucket("host.sync", "training thread: blocked on a device", "Time in a synchronise call."),
+    _bucket("host.op", "training thread: inside an operator", "Time in an operator or call."),
+    _bucket("host.other", "training thread: anything else", "The rest of the window."),
+)
+
+CATALOGUE: dict[str, Entry] = {entry.id: entry for entry in (*_FINDINGS, *_BUCKETS)}
