@@ -132,12 +132,12 @@ _ASCII = str.maketrans(
         "·": "*",
         "→": "->",
         "◀": "<--",
-        "×": "x",  # noqa: RUF001 - the multiplication sign is meant
+        "×": "x",
         "±": "+/-",
         "≠": "!=",
         "≤": "<=",
         "≥": ">=",
-        "–": "-",  # noqa: RUF001 - the dash is meant
+        "–": "-",
         "—": "-",
         "−": "-",  # noqa: RUF001 - the minus sign is meant
         "…": "...",

@@ -91,10 +91,19 @@ def top_rows(analysis: Analysis, wanted: int) -> Table | None:
 
 
 def _columns(split: _Split) -> tuple[Column, ...]:
-    per = f"step·{split.member}" if split.totals.per_step else split.member
+    per = "·".join(
+        part
+        for part, needed in (
+            ("step", split.totals.per_step),
+            (split.member, split.totals.members > 1),
+        )
+        if needed
+    )
     return (
         Column(title="bucket", min_width=12, cut="middle"),
-        Column(title=f"{split.scale.unit}/{per}", align="right", drop=2),
+        Column(
+            title=f"{split.scale.unit}/{per}" if per else split.scale.unit, align="right", drop=2
+        ),
         Column(title="share", align="right"),
         Column(title="", bar=True, drop=4),
         Column(title="charged to", drop=3, min_width=24, cut="middle"),

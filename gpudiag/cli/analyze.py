@@ -1,0 +1,227 @@
+"""``gpudiag analyze``: read traces, analyse them, say where the time went."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gpudiag.cli import output
+from gpudiag.cli.exit_codes import ExitCode
+from gpudiag.config import Config, load_config, suggestion
+from gpudiag.errors import GpudiagError, UsageError
+
+if TYPE_CHECKING:
+    from gpudiag.cli.session import Session
+    from gpudiag.model.analysis import Analysis
+
+SEVERITIES = ("info", "warning", "error")
+_STDIN = "-"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Shown:
+    """How much is printed, and in what form."""
+
+    as_json: bool
+    brief: bool
+    verbose: bool
+    quiet: bool
+    out: Path | None
+    force: bool
+
+
+def analyze(
+    ctx: typer.Context,
+    paths: Annotated[
+        list[str],
+        typer.Argument(metavar="PATH", help="Trace files, folders or globs; - is stdin."),
+    ],
+    *,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the analysis as JSON, schema version 1.")
+    ] = False,
+    brief: Annotated[
+        bool, typer.Option("--brief", help="Print the sentence and the top three lines.")
+    ] = False,
+    verbose: Annotated[
+        bool, typer.Option("-v", "--verbose", help="Add every bucket, file and rank.")
+    ] = False,
+    quiet: Annotated[
+        bool, typer.Option("-q", "--quiet", help="Say nothing on stderr but errors.")
+    ] = False,
+    window: Annotated[
+        str | None,
+        typer.Option(metavar="steps|device_span|all", help="Force the window to account for."),
+    ] = None,
+    top: Annotated[
+        str | None, typer.Option(metavar="N", help="Rows in the tables of gaps and kernels. [5]")
+    ] = None,
+    fail_on: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="ID|SEVERITY",
+            help="Exit 1 if this finding, or one at least this severe, is made (repeatable).",
+        ),
+    ] = None,
+    partial_ok: Annotated[
+        bool, typer.Option("--partial-ok", help="Exit 0 although part of the input is unreadable.")
+    ] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", metavar="FILE", help="Also write the JSON here."),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Let -o overwrite a file.")] = False,
+    color: Annotated[
+        str | None, typer.Option(metavar="auto|always|never", help="Colour. [auto]")
+    ] = None,
+    ascii_only: Annotated[
+        bool, typer.Option("--ascii", help="Write ASCII characters only.")
+    ] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+) -> None:
+    """Say where the GPU time of saved profiler traces went, and why.
+
+    \b
+    Examples:
+      gpudiag analyze traces/                      all ranks of a job together
+      gpudiag analyze rank0.json.gz --json | jq .findings
+      gpudiag analyze run/ --fail-on input_stall   exit 1 if data is late
+      zcat trace.json.gz | gpudiag analyze - --brief
+
+    Exit codes: 0 done, 1 --fail-on met, 2 usage or configuration, 3 nothing that can be analysed,
+    4 part of the input unreadable, 130 interrupted.
+    """  # noqa: D301 - \b tells typer not to re-wrap the examples
+    session: Session = ctx.obj
+    session.debug = session.debug or debug
+    flags = {
+        "window": window,
+        "top": top,
+        "fail_on": tuple(fail_on) if fail_on else None,
+        "partial_ok": partial_ok or None,
+        "color": color,
+        "ascii": ascii_only or None,
+    }
+    config = load_config(Path.cwd(), os.environ, flags)
+    shown = _Shown(as_json=as_json, brief=brief, verbose=verbose, quiet=quiet, out=out, force=force)
+    raise typer.Exit(_run(paths, config, shown))
+
+
+def _run(paths: list[str], config: Config, shown: _Shown) -> int:
+    wanted = config.names("fail_on")
+    _check_usage(paths, wanted, shown)
+    analysis = _analysis(paths, config, quiet=shown.quiet)
+    _print(analysis, config, shown)
+    _warn_of_lost(analysis, quiet=shown.quiet)
+    if fail_on_met(analysis, wanted):
+        return ExitCode.FAIL_ON_MET
+    if not config.settings["partial_ok"].value and partly_unreadable(analysis, paths):
+        return ExitCode.PARTIAL
+    return ExitCode.DONE
+
+
+def _check_usage(paths: list[str], fail_on: tuple[str, ...], shown: _Shown) -> None:
+    """Refuse what can't work before the first byte is read."""
+    if shown.as_json and shown.brief:
+        raise UsageError("--json and --brief exclude each other", "", "Choose one of them.")
+    if _STDIN in paths and sys.stdin.isatty():
+        raise UsageError(
+            "Nothing is piped into standard input",
+            "PATH is -, and standard input is a terminal.",
+            "Pipe a trace in: zcat trace.json.gz | gpudiag analyze -",
+        )
+    if shown.out is not None and shown.out.exists() and not shown.force:
+        raise UsageError(f"{shown.out} exists", "", "Choose another file, or add --force.")
+    _check_fail_on(fail_on)
+
+
+def _check_fail_on(names: tuple[str, ...]) -> None:
+    if not names:
+        return
+    from gpudiag.model.catalogue import CATALOGUE  # noqa: PLC0415 - only where it's needed
+
+    known = [entry.id for entry in CATALOGUE.values() if entry.kind == "finding"]
+    for name in names:
+        if name not in SEVERITIES and name not in known:
+            raise UsageError(
+                f"--fail-on: there is no finding or severity {name!r}",
+                f"Severities are {', '.join(SEVERITIES)}; findings: gpudiag explain",
+                "Correct the name" + (suggestion(name, (*known, *SEVERITIES)) or "."),
+            )
+
+
+def _analysis(paths: list[str], config: Config, *, quiet: bool) -> Analysis:
+    from gpudiag.analyze.job import analyze_job  # noqa: PLC0415 - numpy is slow to import
+    from gpudiag.analyze.rank import Options  # noqa: PLC0415 - the same
+    from gpudiag.cli.progress import reading_progress  # noqa: PLC0415 - the same
+    from gpudiag.trace.job import read_job  # noqa: PLC0415 - the same
+
+    with reading_progress(shown=sys.stderr.isatty() and not quiet) as progress:
+        job = read_job(paths, progress=progress)
+    return analyze_job(job, Options(window=config.text("window"), extra_spans=config.extra_spans()))
+
+
+def _print(analysis: Analysis, config: Config, shown: _Shown) -> None:
+    if shown.as_json or shown.out is not None:
+        from gpudiag.report.json import to_json  # noqa: PLC0415 - only where it's needed
+
+        data = to_json(analysis)
+        if shown.out is not None:
+            _write_file(shown.out, data)
+        if shown.as_json:
+            output.write_stdout(data)
+            return
+    output.write_stdout(_rendered(analysis, config, shown))
+
+
+def _rendered(analysis: Analysis, config: Config, shown: _Shown) -> str:
+    from gpudiag.report.describe import describe, describe_brief  # noqa: PLC0415 - rich is slow
+    from gpudiag.report.terminal import render  # noqa: PLC0415 - the same
+
+    style = output.style_for(
+        output.stdout_stream(),
+        os.environ,
+        color=config.text("color") or "auto",
+        ascii_only=bool(config.settings["ascii"].value),
+    )
+    if shown.brief:
+        return render(describe_brief(analysis), style)
+    return render(describe(analysis, top=config.number("top"), verbose=shown.verbose), style)
+
+
+def _write_file(path: Path, data: bytes) -> None:
+    try:
+        path.write_bytes(data)
+    except OSError as error:
+        raise GpudiagError(f"{path} can't be written", f"{error.strerror}.") from error
+
+
+def _warn_of_lost(analysis: Analysis, *, quiet: bool) -> None:
+    """Say on stderr which files were not read whole, for those who look only at the data."""
+    lost = [one for one in analysis.inputs if one.status != "ok"]
+    if quiet:
+        return
+    for one in lost:
+        output.say(f"gpudiag: {one.path}: {one.status}: {one.message or 'no reason recorded'}")
+
+
+def fail_on_met(analysis: Analysis, wanted: tuple[str, ...]) -> bool:
+    """Return whether a finding was made that the caller wants to fail on."""
+    severities = [SEVERITIES.index(name) for name in wanted if name in SEVERITIES]
+    least = min(severities, default=len(SEVERITIES))
+    return any(
+        finding.id in wanted or SEVERITIES.index(finding.severity) >= least
+        for finding in analysis.findings
+    )
+
+
+def partly_unreadable(analysis: Analysis, named: list[str]) -> bool:
+    """Return whether a file broke off, or one that the user named could not be read at all."""
+    return any(
+        one.status == "partial" or (one.status == "skipped" and one.path in named)
+        for one in analysis.inputs
+    )

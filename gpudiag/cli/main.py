@@ -1,0 +1,90 @@
+"""The command line's wiring: the group, its options, and the one place that catches errors."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from typing import Annotated
+
+import typer
+
+from gpudiag import __version__
+from gpudiag.cli import analyze, config, explain
+from gpudiag.cli.exit_codes import ExitCode
+from gpudiag.cli.output import say, write_stdout
+from gpudiag.cli.session import Session
+from gpudiag.errors import GpudiagError
+
+app = typer.Typer(
+    name="gpudiag",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command(name="analyze")(analyze.analyze)
+app.command(name="explain")(explain.explain)
+app.add_typer(config.app, name="config")
+
+
+def _print_version(*, asked: bool) -> None:
+    if asked:
+        write_stdout(f"gpudiag {__version__}\n")
+        raise typer.Exit
+
+
+@app.callback()
+def group(
+    ctx: typer.Context,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+    version: Annotated[  # noqa: ARG001 - acted upon by its callback
+        bool,
+        typer.Option(
+            "--version",
+            callback=lambda value: _print_version(asked=value),
+            is_eager=True,
+            help="Print the version.",
+        ),
+    ] = False,
+) -> None:
+    """Say where every GPU-second of a PyTorch training run went.
+
+    \b
+    Examples:
+      gpudiag analyze traces/            all ranks of a job, from saved profiler traces
+      gpudiag analyze trace.json.gz -v   with every bucket, file and rank
+      gpudiag explain input_stall        what a finding means, and what to do
+    """  # noqa: D301 - \b tells typer not to re-wrap the examples
+    session: Session = ctx.obj
+    session.debug = session.debug or debug
+
+
+def main(args: list[str] | None = None) -> None:
+    """Run the command line and exit with its code."""
+    session = Session(debug=os.environ.get("GPUDIAG_DEBUG", "") not in {"", "0"})
+    try:
+        app(args=args, obj=session, prog_name="gpudiag")
+    except KeyboardInterrupt:
+        raise SystemExit(ExitCode.INTERRUPTED) from None
+    except GpudiagError as error:
+        _show(error, debug=session.debug)
+        raise SystemExit(error.exit_code) from None
+    except Exception as error:  # noqa: BLE001 - our own bug: no traceback unless asked for
+        _show_bug(error, debug=session.debug)
+        raise SystemExit(1) from None
+
+
+def _show(error: GpudiagError, *, debug: bool) -> None:
+    if debug:
+        traceback.print_exc(file=sys.stderr)
+    first, *others = error.lines() or [type(error).__name__]
+    say("\n".join([f"gpudiag: {first}", *(f"  {line}" for line in others)]))
+
+
+def _show_bug(error: Exception, *, debug: bool) -> None:
+    if debug:
+        traceback.print_exc(file=sys.stderr)
+    said = f"{type(error).__name__}: {error}".splitlines()[0]
+    hint = "please report it with this traceback" if debug else "run with --debug for a traceback"
+    say(f"gpudiag: gpudiag has a bug: {said}\n  {hint}.")

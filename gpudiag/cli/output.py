@@ -1,0 +1,99 @@
+"""Where text goes and what may be shown there: data on stdout, everything else on stderr."""
+
+from __future__ import annotations
+
+import codecs
+import os
+import shutil
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from gpudiag.errors import GpudiagError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from gpudiag.report.terminal import Style
+
+# What a table is laid out for where nobody's terminal says how wide it is (a pipe, a file).
+_PIPE_WIDTH = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """What is known of the stream that output goes to; passed in, so that it can be tested."""
+
+    is_tty: bool
+    encoding: str | None
+    width: int
+
+
+def stdout_stream() -> Stream:
+    """Return what is known of this process's standard output."""
+    is_tty = sys.stdout.isatty()
+    width = shutil.get_terminal_size((_PIPE_WIDTH, 24)).columns
+    return Stream(is_tty=is_tty, encoding=sys.stdout.encoding, width=width)
+
+
+def style_for(
+    stream: Stream, environ: Mapping[str, str], *, color: str = "auto", ascii_only: bool = False
+) -> Style:
+    """Return how to write to a stream: the flags first, then the environment, then the stream."""
+    from gpudiag.report.terminal import Style  # noqa: PLC0415 - rich is slow to import
+
+    return Style(
+        width=stream.width,
+        color=_use_color(stream, environ, color),
+        ascii=ascii_only or not _is_utf8(stream.encoding),
+    )
+
+
+def _use_color(stream: Stream, environ: Mapping[str, str], color: str) -> bool:
+    if color != "auto":
+        return color == "always"
+    if environ.get("NO_COLOR"):
+        return False
+    if environ.get("FORCE_COLOR"):
+        return True
+    return stream.is_tty and environ.get("TERM") != "dumb"
+
+
+def _is_utf8(encoding: str | None) -> bool:
+    try:
+        return codecs.lookup(encoding or "ascii").name == "utf-8"
+    except LookupError:
+        return False
+
+
+def write_stdout(data: str | bytes) -> None:
+    """Write data to standard output; a reader who has left is no error."""
+    raw = data if isinstance(data, bytes) else data.encode(sys.stdout.encoding, "replace")
+    try:
+        sys.stdout.flush()
+        sys.stdout.buffer.write(raw)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _silence_stdout()
+    except OSError as error:
+        _silence_stdout()
+        raise GpudiagError(
+            "The result could not be written to standard output", f"{error.strerror}."
+        ) from error
+
+
+def _silence_stdout() -> None:
+    """Point stdout at nothing, so that Python's own flush at exit has nothing to fail at."""
+    devnull = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(devnull, sys.stdout.fileno())
+    os.close(devnull)
+
+
+def say(text: str) -> None:
+    """Write a message for the user to stderr; a closed stderr is no error."""
+    encoding = sys.stderr.encoding or "ascii"
+    try:
+        sys.stderr.write(text.encode(encoding, "replace").decode(encoding) + "\n")
+        sys.stderr.flush()
+    except OSError:
+        pass
