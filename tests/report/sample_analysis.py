@@ -187,7 +187,7 @@ def analysis(n_ranks: int = 1, **changes) -> Analysis:
             )
         ],
         headline=(
-            "41 % of GPU time is lost waiting for data: fix that, 130 → 77.0 ms a step (1.7×)."  # noqa: RUF001
+            "41 % of GPU time is lost waiting for data: fix that, 130 → 77.0 ms a step (1.7×)."
         ),
     )
     return replace(base, **changes)
