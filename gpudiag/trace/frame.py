@@ -1,0 +1,64 @@
+"""The text between the bytes and the events: where the event array is, and cuts of whole events.
+
+Rules in docs/reference/recovery.md. A block is cut at the last boundary it holds, found by one
+regular expression; that the cut is right is proven by the block decoding as JSON, because a cut
+inside a string or a nested array leaves quotes or brackets open. What doesn't decode is walked
+event by event (salvage.py).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+# Keys that an event can start with, in any writer seen.
+_KEY = rb'"(?:ph|name|cat|pid|tid|ts|dur|args|id|bp|s)"[ \t\r\n]*:'
+_GAP = rb"[ \t\r\n]*"
+BOUNDARY = re.compile(rb"\}" + _GAP + rb"," + _GAP + rb"(?=\{" + _GAP + _KEY + rb")")
+# The same for damaged text: commas may be missing or doubled, and the array may end.
+NEXT = re.compile(
+    rb"\}[, \t\r\n]*(?:\{" + _GAP + rb"(?:" + _KEY + rb"|\})|\]" + _GAP + rb"(?:," + _GAP + rb'"|\}|\Z))'
+)
+ARRAY_END = re.compile(rb"\}" + _GAP + rb"\]" + _GAP + rb"(?:," + _GAP + rb'"|\}|\Z)')
+TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\]"]', re.DOTALL)
+_ARRAY = re.compile(rb'"traceEvents"\s*:\s*\[')
+_TAIL_WINDOW = 1 << 16
+
+
+def find_events(text: bytes, *, last: bool = False) -> int | None:
+    """Return the position after the ``[`` that opens the event array; None where there is none yet.
+
+    Only a key of the outermost object counts, or an outermost list. With ``last`` (no more text
+    will come) the first such key anywhere counts, as broken quotes may have derailed the walk.
+    """
+    start = len(text) - len(text.lstrip())
+    if text[start : start + 1] == b"[":
+        return start + 1
+    depth = 0
+    for token in TOKEN.finditer(text):
+        first = token[0][0]
+        if first in b"{[":
+            depth += 1
+        elif first in b"}]":
+            depth -= 1
+        elif depth == 1 and (array := _ARRAY.match(text, token.start())):
+            return array.end()
+    return array.end() if last and (array := _ARRAY.search(text)) else None
+
+
+class Cut(NamedTuple):
+    """A place between two events."""
+
+    end: int  # of the event before it
+    following: int  # start of the event after it
+
+
+def last_boundary(text: bytes, start: int) -> Cut | None:
+    """Return the last place between two events in ``text[start:]``."""
+    for first in (max(start, len(text) - _TAIL_WINDOW), start):
+        found = None
+        for found in BOUNDARY.finditer(text, first):  # noqa: B007 the last one is wanted
+            pass
+        if found is not None:
+            return Cut(found.start() + 1, found.end())
+    return None

@@ -1,0 +1,235 @@
+"""The traces of a job: which files belong together, by rank; never two runs merged silently."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from gpudiag.errors import InputError, UsageError
+from gpudiag.model.analysis import Input
+from gpudiag.model.job import JobTraces, RankTrace
+from gpudiag.model.tables import Quality
+from gpudiag.trace.detect import NotATraceError
+from gpudiag.trace.find import find_files
+from gpudiag.trace.identify import Member, identify
+from gpudiag.trace.read import read_trace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from gpudiag.trace.find import Candidate
+
+# Files of one process, or without a rank, that lie further apart than this are of different runs.
+RUN_GAP_NS = 3_600_000_000_000
+_LISTED = 16  # ranks or files named in one message
+
+
+@dataclass(slots=True)
+class _Job:
+    """What is gathered while the files are read."""
+
+    members: list[Member] = field(default_factory=list)
+    inputs: dict[str, Input] = field(default_factory=dict)
+    quality: list[Quality] = field(default_factory=list)
+    errors: list[InputError] = field(default_factory=list)
+
+    def skip(self, path: str, message: str, kind: str | None = None) -> None:
+        self.inputs[path] = replace(
+            self.inputs.get(path) or Input(path=path, format=kind), status="skipped", message=message
+        )
+
+    def note(self, kind: str, severity: str, count: int, message: str) -> None:
+        self.quality.append(Quality(kind, severity, count, message))
+
+
+def read_job(
+    paths: Iterable[str], progress: Callable[[str, int], None] | None = None
+) -> JobTraces:
+    """Read all traces of one job. ``progress`` is told (path, bytes of it read so far)."""
+    job = _Job()
+    candidates = find_files(paths)
+    for candidate in candidates:
+        _read(job, candidate, progress)
+    if not job.members:
+        raise _nothing(job, candidates)
+    _note_unreadable(job)
+    members = _latest_windows(job, job.members)
+    _refuse_mixed_jobs(members)
+    ranked = _assign_ranks(job, members)
+    return _result(job, ranked)
+
+
+def _read(job: _Job, candidate: Candidate, progress: Callable[[str, int], None] | None) -> None:
+    path = candidate.path
+    report = (lambda count: progress(path, count)) if progress else None
+    try:
+        trace = read_trace(path, report)
+    except NotATraceError as error:
+        job.skip(path, error.why or error.what, error.kind)
+        if candidate.named:
+            job.errors.append(error)
+    except InputError as error:
+        job.skip(path, f"{error.what}. {error.why}".strip())
+        job.errors.append(error)
+    else:
+        member = identify(path, trace)
+        job.members.append(member)
+        job.inputs[path] = _input_of(member)
+
+
+def _input_of(member: Member) -> Input:
+    trace = member.trace
+    devices = sorted(set(trace.device.device.tolist()))
+    losses = [q.message for q in trace.quality if q.severity != "info"]
+    return Input(
+        path=member.path,
+        format=trace.format,
+        rank=member.rank,
+        host=member.host,
+        pid=member.pid,
+        device=devices[0] if len(devices) == 1 else None,
+        events=trace.events,
+        bytes=trace.bytes,
+        status="partial" if trace.partial else "ok",
+        message="; ".join(losses) or None,
+    )
+
+
+def _nothing(job: _Job, candidates: list[Candidate]) -> InputError:
+    if len(job.errors) == 1:
+        return job.errors[0]
+    seen = [f"{i.path}: {i.message}" for i in list(job.inputs.values())[:_LISTED]]
+    return InputError(
+        f"none of {len(candidates)} files is a readable PyTorch profiler trace",
+        "; ".join(seen) or "There are no files.",
+        "Give the files that torch.profiler wrote, or the folder that holds them.",
+    )
+
+
+def _note_unreadable(job: _Job) -> None:
+    if job.errors:
+        whats = "; ".join(e.what for e in job.errors[:_LISTED])
+        job.note("inputs_unreadable", "error", len(job.errors), f"left out: {whats}")
+
+
+def _latest_windows(job: _Job, members: list[Member]) -> list[Member]:
+    """Of the windows that one process recorded one after the other, keep the latest."""
+    by_process: dict[tuple[str | None, str | None, int | None], list[Member]] = {}
+    for member in sorted(members, key=lambda m: (m.start_ns, m.path)):
+        by_process.setdefault((member.host, member.pid, member.rank), []).append(member)
+    kept = []
+    for windows in by_process.values():
+        last = windows[-1]
+        if len(windows) > 1 and last.pid is not None and _one_after_the_other(windows):
+            for earlier in windows[:-1]:
+                job.skip(
+                    earlier.path,
+                    f"an earlier window of the process that wrote {last.path}; "
+                    "give this file alone to analyse it",
+                )
+            job.note(
+                "earlier_windows", "info", len(windows) - 1,
+                f"{len(windows)} windows of process {last.pid}: only the latest is analysed ({last.path})",
+            )  # fmt: skip
+            kept.append(last)
+        else:
+            kept.extend(windows)
+    return sorted(kept, key=lambda m: m.path)
+
+
+def _one_after_the_other(windows: list[Member]) -> bool:
+    """Tell whether windows, by start, are disjoint and (host unknown: a pid repeats) close."""
+    pairs = list(zip(windows, windows[1:], strict=False))
+    disjoint = all(a.end_ns < b.start_ns for a, b in pairs)
+    close = all(b.start_ns - a.end_ns < RUN_GAP_NS for a, b in pairs)
+    return disjoint and (close or windows[0].host is not None)
+
+
+def _refuse_mixed_jobs(members: list[Member]) -> None:
+    sizes: dict[int, list[Member]] = {}
+    for member in members:
+        if member.trace.info.world_size is not None:
+            sizes.setdefault(member.trace.info.world_size, []).append(member)
+    if len(sizes) > 1:
+        listed = [f"world size {size}: {_paths(group)}" for size, group in sorted(sizes.items())]
+        raise _mixed("traces of jobs of different size", listed)
+    runs = _runs(members)
+    if len(runs) > 1:
+        listed = [f"run {i}: {_paths(run)}" for i, run in enumerate(runs, 1)]
+        raise _mixed(f"traces of {len(runs)} runs", listed)
+
+
+def _mixed(what: str, listed: list[str]) -> UsageError:
+    return UsageError(
+        f"{what} were given together",
+        "\n".join(listed[:_LISTED]),
+        "Analyse one at a time; compare two with: gpudiag compare A B",
+    )
+
+
+def _paths(members: list[Member]) -> str:
+    shown = ", ".join(m.path for m in members[:_LISTED])
+    more = len(members) - _LISTED
+    return f"{shown} and {more} more" if more > 0 else shown
+
+
+def _runs(members: list[Member]) -> list[list[Member]]:
+    """Group traces into runs: a rank once per run; without ranks, by time."""
+    ranks = [m.rank for m in members]
+    if None not in ranks and len(set(ranks)) == len(ranks):
+        return [members]  # clocks of hosts may differ by anything
+    runs: list[list[Member]] = []
+    for member in sorted(members, key=lambda m: (m.start_ns, m.path)):
+        for run in runs:
+            near = member.start_ns - run[0].start_ns < RUN_GAP_NS
+            if near and (member.rank is None or member.rank not in {m.rank for m in run}):
+                run.append(member)
+                break
+        else:
+            runs.append([member])
+    return runs
+
+
+def _assign_ranks(job: _Job, members: list[Member]) -> list[Member]:
+    unknown = [m for m in members if m.rank is None]
+    if not unknown:
+        return sorted(members, key=lambda m: m.rank or 0)
+    taken = {m.rank for m in members}
+    free = (r for r in range(len(members) + max((r or 0 for r in taken), default=0) + 1) if r not in taken)
+    source = "only file" if len(members) == 1 else "order"
+    assigned = [replace(m, rank=next(free), rank_source=source) for m in unknown]
+    for member in assigned:
+        job.inputs[member.path] = replace(job.inputs[member.path], rank=member.rank)
+    if source == "only file":
+        message = "the trace records no rank: taken as rank 0"
+    else:
+        listed = ", ".join(f"{m.rank}: {m.path}" for m in assigned[:_LISTED])
+        message = f"{len(assigned)} traces record no rank; ranks given in order of path ({listed})"
+    job.note("rank_assumed", "info" if source == "only file" else "warning", len(assigned), message)
+    return sorted([m for m in members if m.rank is not None] + assigned, key=lambda m: m.rank or 0)
+
+
+def _result(job: _Job, members: list[Member]) -> JobTraces:
+    world_size = next((s for m in members if (s := m.trace.info.world_size) is not None), None)
+    ranks = [RankTrace(rank=m.rank or 0, rank_source=m.rank_source, host=m.host, trace=m.trace) for m in members]
+    missing = sorted(set(range(world_size or 0)) - {r.rank for r in ranks})
+    if missing:
+        named = ", ".join(map(str, missing[:_LISTED])) + (", ..." if len(missing) > _LISTED else "")
+        job.note(
+            "ranks_missing", "warning", len(missing),
+            f"{len(ranks)} of {world_size} ranks given; missing: {named}",
+        )  # fmt: skip
+    _note_backends(job, members)
+    return JobTraces(
+        ranks=ranks,
+        world_size=world_size,
+        missing_ranks=missing,
+        inputs=list(job.inputs.values()),
+        quality=job.quality,
+    )
+
+
+def _note_backends(job: _Job, members: list[Member]) -> None:
+    backends = sorted({b for m in members if (b := m.trace.info.backend)})
+    if len(backends) > 1:
+        job.note("backends_differ", "warning", len(backends), f"backends differ between ranks: {', '.join(backends)}")

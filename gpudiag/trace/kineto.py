@@ -1,0 +1,79 @@
+"""The reader of PyTorch profiler (Kineto) traces that needs nothing compiled of our own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gpudiag.errors import InputError
+from gpudiag.model.tables import Quality, Trace
+from gpudiag.trace.builder import TableBuilder
+from gpudiag.trace.events import EventWalk
+from gpudiag.trace.faults import LOSSES, Faults, quality_of
+from gpudiag.trace.info import trace_info
+from gpudiag.trace.metadata import KINETO_KEYS, base_time_ns, parse_metadata
+from gpudiag.trace.source import BLOCK_BYTES
+
+if TYPE_CHECKING:
+    from gpudiag.trace.source import ByteSource
+
+FORMAT = "kineto"
+
+
+def read_kineto(
+    source: ByteSource, *, shapes: bool = True, block_bytes: int = BLOCK_BYTES
+) -> Trace:
+    """Read a trace as columns, in one pass, in memory bounded by the columns."""
+    builder = TableBuilder(shapes=shapes)
+    faults = Faults()
+    walk = EventWalk(source, builder.add, faults, block_bytes)
+    walk.run()
+    metadata = parse_metadata(walk.head, walk.tail, faults) if walk.found else {}
+    _refuse_others(source, walk, builder, metadata)
+    return _trace(source, builder, metadata, faults)
+
+
+def _refuse_others(
+    source: ByteSource, walk: EventWalk, builder: TableBuilder, metadata: dict[str, object]
+) -> None:
+    if not walk.found:
+        raise InputError(
+            f"{source.path}: no traceEvents found in {source.bytes:,} bytes",
+            "It starts like JSON, but isn't a PyTorch profiler trace, or is cut off before one.",
+            "Give the file that torch.profiler's export_chrome_trace or tensorboard_trace_handler wrote.",
+        )
+
+
+def _trace(
+    source: ByteSource, builder: TableBuilder, metadata: dict[str, object], faults: Faults
+) -> Trace:
+    base_ns = base_time_ns(metadata)
+    threads = builder.threads.table(builder.thread_names)
+    host, device = builder.host_table(base_ns), builder.device_table(base_ns)
+    info = trace_info(metadata, base_ns, builder, host, threads, len(device))
+    partial = any(kind in faults.by_kind for kind in LOSSES) or bool(source.notes)
+    return Trace(
+        path=source.path,
+        format=FORMAT,
+        info=info,
+        strings=builder.strings.values_in_order,
+        threads=threads,
+        host=host,
+        device=device,
+        collectives=builder.collectives.table(),
+        operator_args=builder.shape_table(),
+        events=builder.events,
+        bytes=source.bytes,
+        quality=tuple(_quality(source, faults, builder)),
+        partial=partial,
+    )
+
+
+def _quality(source: ByteSource, faults: Faults, builder: TableBuilder) -> list[Quality]:
+    out = [
+        Quality(n.id, "warning", 1, f"{n.message}; {n.at:,} bytes of text were read")
+        for n in source.notes
+    ]
+    return out + quality_of(faults, builder.events, {})
+
+
+__all__ = ["FORMAT", "KINETO_KEYS", "read_kineto"]
