@@ -84,7 +84,8 @@ def valid_rows(table: DeviceTable, host: Host) -> tuple[Mask, list[Quality]]:
     # 0/0 records carry the trace's base where times are relative: the profiler clamped them.
     zero = (table.dur_ns == 0) & (table.ts_ns == host.base_time_ns)
     negative = ~unreadable & (table.dur_ns < 0)
-    too_long = ~unreadable & (table.dur_ns > host.recorded_span_ns(_LONGEST_WITHOUT_HOST_NS))
+    longest = host.recorded_span_ns(table.ts_ns[~unreadable & ~zero]) or _LONGEST_WITHOUT_HOST_NS
+    too_long = ~unreadable & (table.dur_ns > longest)
     reasons = {
         "no readable time": unreadable,
         "ts 0 and dur 0": zero,

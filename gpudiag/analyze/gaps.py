@@ -56,21 +56,14 @@ def gap_context(rank: RankAnalysis, analysis: DeviceAnalysis) -> GapContext:
     idle, host = analysis.idle, rank.host
     middle = (idle.starts + np.maximum(idle.enqueued, idle.starts + 1)) // 2
     at = middle + analysis.device.offset_ns
-    named = (
-        (host.kind != HostClass.NOTHING)
-        & (
-            (host.category == HostCategory.ANNOTATION)
-            | (host.kind == HostClass.OTHER)
-            | (host.kind <= HostClass.INPUT)
-        )
-        & (host.category != HostCategory.PYTHON)
-    )
+    spans = (host.category == HostCategory.ANNOTATION) | (host.category == HostCategory.OPERATOR)
+    spans &= (host.kind == HostClass.OTHER) | (host.kind <= HostClass.INPUT)
     user = np.zeros(len(host.strings) + 1, dtype=bool)
     python = host.category == HostCategory.PYTHON
     for code in np.unique(host.name[python]):
         user[code] = file_line(host.strings[code]) is not None
     frames = python & user[host.name]
-    span = _names_at(host, named, idle.thread, at)
+    span = _names_at(host, spans, idle.thread, at)
     frame = _names_at(host, frames, idle.thread, at)
     return GapContext(span, _stack_where_no_frame(rank, analysis, frame))
 

@@ -74,13 +74,17 @@ class Host:
         tid = self.threads[thread].tid
         return (int(tid) if tid.lstrip("-").isdigit() else sys.maxsize, tid)
 
-    def recorded_span_ns(self, default: int) -> int:
-        """Length of the recording, ns: host records and the profiler's own span."""
+    def recorded_span_ns(self, device_starts: I64) -> int | None:
+        """Return the length of the recording, ns: host records, device starts, the profiler's span.
+
+        None without any host record: a duration has nothing to be compared with then.
+        """
         plausible = (self.ends - self.starts) < _PLAUSIBLE_NS
         if not plausible.any():
-            return self.span_ns or default
-        seen = int(self.ends[plausible].max() - self.starts[plausible].min())
-        return max(seen, self.span_ns or 0)
+            return self.span_ns
+        starts = np.concatenate((self.starts, device_starts))
+        last = max(int(self.ends[plausible].max()), int(starts.max()))
+        return max(last - int(starts.min()), self.span_ns or 0)
 
     def rows_of(self, thread: int) -> I64:
         """Rows of one thread, in order of start."""
@@ -155,23 +159,6 @@ class Host:
         spans = np.flatnonzero(collective[self.name])
         return self._enclosing(spans, calls) >= 0
 
-    def innermost_annotation(self, thread: int, at: int) -> int:
-        """Row of the innermost annotation, loader span or frame at an instant; -1 if none."""
-        rows = self.rows_of(thread)
-        telling = (self.category[rows] == HostCategory.ANNOTATION) | (
-            self.kind[rows] < HostClass.BLOCKING_COPY
-        )
-        return self._innermost_row(rows[telling & (self.kind[rows] != HostClass.NOTHING)], at)
-
-    def innermost_frame(self, thread: int, at: int) -> int:
-        """Row of the innermost Python frame at an instant; -1 if none."""
-        rows = self.rows_of(thread)
-        return self._innermost_row(rows[self.category[rows] == HostCategory.PYTHON], at)
-
-    def _innermost_row(self, rows: I64, at: int) -> int:
-        holding = rows[(self.starts[rows] <= at) & (self.ends[rows] > at)]
-        return int(holding[-1]) if len(holding) else -1
-
     def _enclosing(self, spans: I64, calls: I64) -> I64:
         found = np.full(len(calls), -1, dtype=np.int64)
         known = np.flatnonzero(calls >= 0)
@@ -214,7 +201,9 @@ def build_host(trace: Trace, extra_spans: Mapping[str, Sequence[str]] | None = N
     name, category, thread = table.name[rows], table.category[rows], table.thread[rows]
     steps = _steps(trace.strings, starts, ends, name, thread)
     kind = _classes(trace.strings, HostNames(extra_spans), name, category)
-    kind[_wrappers(starts, ends, kind, steps)] = HostClass.NOTHING
+    # Spans of the documented table, and runtime calls, are causes however long: no wrappers.
+    calls = (category == HostCategory.RUNTIME) | (category == HostCategory.DRIVER)
+    kind[_wrappers(starts, ends, steps) & (kind >= HostClass.LAUNCH) & ~calls] = HostClass.NOTHING
     info = trace.info
     span = None
     if info.span_start_ns is not None and info.span_end_ns is not None:
@@ -278,11 +267,8 @@ def _classes(strings: Sequence[str], names: HostNames, name: I32, category: I8) 
     return kind
 
 
-def _wrappers(starts: I64, ends: I64, kind: I8, steps: list[Step]) -> Mask:
-    """Mask operators, annotations and frames that cover over 95 % of the step they start in.
-
-    Spans of the documented table are causes, not wrappers, however long; so are runtime calls.
-    """
+def _wrappers(starts: I64, ends: I64, steps: list[Step]) -> Mask:
+    """Mask spans that cover over 95 % of the step they start in."""
     if not steps:
         whole = int(ends.max() - starts.min()) if len(starts) else 0
         limit = np.full(len(starts), whole * _WRAPPER_FRAC)
@@ -292,5 +278,5 @@ def _wrappers(starts: I64, ends: I64, kind: I8, steps: list[Step]) -> Mask:
         order = np.argsort(step_starts, kind="stable")
         position = np.searchsorted(step_starts[order], starts, side="right") - 1
         limit = lengths[order][np.maximum(position, 0)] * _WRAPPER_FRAC
-    mask: Mask = (ends - starts > limit) & (kind >= HostClass.LAUNCH)
+    mask: Mask = ends - starts > limit
     return mask

@@ -156,7 +156,7 @@ def sum_by_owner(pieces: Pieces, owners: int) -> I64:
 def innermost(starts: I64, ends: I64, at: I64) -> I64:
     """Return for each time the index of the innermost span holding it, or -1; shape (len(at),).
 
-    Spans [start, end] may nest to any depth; at one depth they don't overlap. A span's depth is
+    Spans [start, end) may nest to any depth; at one depth they don't overlap. A span's depth is
     the number of spans open when it starts. Spans that cross (a child outliving its parent) are
     taken as nested by their starts.
     """
@@ -171,7 +171,7 @@ def innermost(starts: I64, ends: I64, at: I64) -> I64:
         rows = np.flatnonzero(depth == level)
         position = np.searchsorted(start[rows], at[open_queries], side="right") - 1
         candidate = rows[np.maximum(position, 0)]
-        hit = (position >= 0) & (end[candidate] >= at[open_queries])
+        hit = (position >= 0) & (end[candidate] > at[open_queries])
         found[open_queries[hit]] = order[candidate[hit]]
         open_queries = open_queries[~hit]
         if not len(open_queries):

@@ -14,7 +14,14 @@ from gpudiag.analyze.idle import LAUNCH_LATENCY_NS, IdleSplit, host_late_ns, spl
 from gpudiag.analyze.intervals import Intervals, union
 from gpudiag.analyze.names import COPY_BUCKETS, is_graph_launch
 from gpudiag.analyze.partition import Partition, partition
-from gpudiag.analyze.window import ALL, Window, device_starts, device_window, host_window
+from gpudiag.analyze.window import (
+    ALL,
+    Window,
+    device_starts,
+    device_window,
+    host_window,
+    step_of,
+)
 from gpudiag.model.job import RankTrace
 from gpudiag.model.tables import I64, Mask, Quality, Trace
 
@@ -141,23 +148,31 @@ def _missing_records(
 ) -> tuple[Intervals, int, int]:
     """Return the stretches where launch calls lack device records, the calls, and those without.
 
-    A call that launches nothing on this device but something on another is not missing.
+    The host runs ahead of the device, so a call belongs to the step whose span on the host holds
+    it; without steps all calls belong to the window.
     """
     calls = host.launch_calls()
-    at = host.starts[calls] - device.offset_ns
-    calls, at = (a[(at >= window.start) & (at < window.end)] for a in (calls, at))
-    lost = ~np.isin(host.correlation[calls], trace.device.correlation)
-    lost |= _cut_replays(trace, host, calls)
+    period = _period_of(host, window, calls)
+    calls, period = calls[period >= 0], period[period >= 0]
+    cut = _cut_replays(trace, host, calls)
+    lost = ~np.isin(host.correlation[calls], trace.device.correlation) | cut
     edges = np.array(window.edges or (window.start, window.end), dtype=np.int64)
-    step = np.searchsorted(edges, at, side="right") - 1
-    periods = len(edges) - 1
-    launched = np.bincount(step, minlength=periods)[:periods]
-    missing = np.bincount(step[lost], minlength=periods)[:periods]
+    launched = np.bincount(period, minlength=len(edges) - 1)
+    missing = np.bincount(period[lost], minlength=len(edges) - 1)
     bad = missing > MISSING_RECORDS_FRAC * launched
-    graph = np.zeros(periods, dtype=bool)
-    graph[np.unique(step[_cut_replays(trace, host, calls)])] = True
-    bad |= graph
+    bad[period[cut]] = True
     return union(edges[:-1][bad], edges[1:][bad]), len(calls), int(lost.sum())
+
+
+def _period_of(host: Host, window: Window, calls: I64) -> I64:
+    """Return for each call the window's period it belongs to, -1 for none."""
+    if not window.numbers:
+        return np.zeros(len(calls), dtype=np.int64)
+    steps = host.steps
+    of_step = {number: index for index, number in enumerate(window.numbers)}
+    periods = np.array([of_step.get(step.number, -1) for step in steps] + [-1], dtype=np.int64)
+    found: I64 = periods[step_of(steps, host.starts[calls])]
+    return found
 
 
 def _cut_replays(trace: Trace, host: Host, calls: I64) -> Mask:

@@ -24,6 +24,7 @@ class Window:
     end: int
     basis: str
     edges: tuple[int, ...] = ()  # start of every period, then the end of the last
+    numbers: tuple[int, ...] = ()  # step number of each period
 
     @property
     def length(self) -> int:
@@ -41,19 +42,30 @@ class Window:
         return [b - a for a, b in zip(self.edges, self.edges[1:], strict=False)]
 
 
-def device_starts(device: Device, host: Host, steps: list[Step]) -> dict[int, int]:
-    """Return step number -> earliest start of device activity launched inside the step's span."""
+def step_of(steps: list[Step], at: I64) -> I64:
+    """Return for each instant the index of the step span that holds it, -1 where none does."""
+    order = np.argsort([step.start for step in steps], kind="stable")
+    starts = np.array([step.start for step in steps], dtype=np.int64)[order]
+    ends = np.array([step.end for step in steps], dtype=np.int64)[order]
+    position = np.searchsorted(starts, at, side="right") - 1
+    inside = (position >= 0) & (at < ends[np.maximum(position, 0)])
+    found: I64 = np.where(inside, order[np.maximum(position, 0)], -1)
+    return found
+
+
+def device_starts(device: Device, host: Host, steps: list[Step]) -> list[tuple[int, int]]:
+    """Return (device start, step number) of each step that launched work, in order of time.
+
+    A step's device start is the earliest start of device activity launched inside its span.
+    """
     rows = np.flatnonzero(device.launch >= 0)
     if not steps or not len(rows):
-        return {}
-    launched = host.starts[device.launch[rows]]
-    ordered = sorted(steps, key=lambda step: step.start)
-    starts = np.array([step.start for step in ordered], dtype=np.int64)
-    ends = np.array([step.end for step in ordered], dtype=np.int64)
-    position = np.searchsorted(starts, launched, side="right") - 1
-    inside = (position >= 0) & (launched < ends[np.maximum(position, 0)])
-    earliest = _earliest(position[inside], device.starts[rows[inside]], len(ordered))
-    return {step.number: at for step, at in zip(ordered, earliest, strict=True) if at is not None}
+        return []
+    step = step_of(steps, host.starts[device.launch[rows]])
+    earliest = _earliest(step[step >= 0], device.starts[rows[step >= 0]], len(steps))
+    return sorted(
+        (at, one.number) for one, at in zip(steps, earliest, strict=True) if at is not None
+    )
 
 
 def _earliest(group: I64, values: I64, groups: int) -> list[int | None]:
@@ -79,31 +91,28 @@ def device_window(
     if forced == ALL:
         return _all_window(device, host, steps)
     if forced != DEVICE_SPAN:
-        starts = sorted(device_starts(device, host, steps).items())
-        window = _step_window([at for _, at in starts])
+        window = _step_window(device_starts(device, host, steps))
         if window is not None or forced == STEPS:
             return window
     first, last = int(device.starts.min()), int(device.ends.max())
     return Window(first, last, DEVICE_SPAN) if last > first else None
 
 
-def _step_window(edges: list[int]) -> Window | None:
-    """Drop the first recorded step, and end where the last begins."""
-    if len(edges) < 2:  # noqa: PLR2004 - one step has no period
+def _step_window(starts: list[tuple[int, int]]) -> Window | None:
+    """Drop the first recorded step, and end where the last begins; ``starts``: (time, number)."""
+    if len(starts) < 2:  # noqa: PLR2004 - one step has no period
         return None
-    edges = sorted(edges)
-    basis = STEPS if len(edges) > 2 else STEPS_SKEWED  # noqa: PLR2004 - the law's own numbers
-    used = edges[1:] if basis == STEPS else edges
-    return Window(used[0], used[-1], basis, tuple(used)) if used[-1] > used[0] else None
+    basis = STEPS if len(starts) > 2 else STEPS_SKEWED  # noqa: PLR2004 - the law's own numbers
+    used = starts[1:] if basis == STEPS else starts
+    edges = tuple(at for at, _ in used)
+    numbers = tuple(number for _, number in used[:-1])
+    return Window(edges[0], edges[-1], basis, edges, numbers) if edges[-1] > edges[0] else None
 
 
 def _all_window(device: Device, host: Host, steps: list[Step]) -> Window:
     """From the start of the first step span to the end of the last, on the device's clock."""
     if steps:
-        first = min(step.start for step in steps) - device.offset_ns
-        last = max(step.end for step in steps) - device.offset_ns
-        edges = (*sorted(step.start - device.offset_ns for step in steps), last)
-        return Window(first, last, ALL, edges)
+        return _span_of_steps(steps, device.offset_ns)
     first = int(device.starts.min())
     last = int(device.ends.max())
     if len(host):
@@ -112,16 +121,23 @@ def _all_window(device: Device, host: Host, steps: list[Step]) -> Window:
     return Window(first, last, ALL)
 
 
+def _span_of_steps(steps: list[Step], offset_ns: int) -> Window:
+    """From the start of the first step span to the end of the last, shifted to another clock."""
+    ordered = sorted(steps, key=lambda step: step.start)
+    last = max(step.end for step in steps) - offset_ns
+    edges = (*(step.start - offset_ns for step in ordered), last)
+    return Window(edges[0], last, ALL, edges, tuple(step.number for step in ordered))
+
+
 def host_window(
     host: Host, numbers: set[int] | None = None, forced: str | None = None
 ) -> Window | None:
     """Choose the window of the host view: the same rule on the CPU step spans (accounting.md 9)."""
     steps = [step for step in host.steps if numbers is None or step.number in numbers]
     if forced == ALL and steps:
-        first, last = min(s.start for s in steps), max(s.end for s in steps)
-        return Window(first, last, ALL, (*sorted(s.start for s in steps), last))
+        return _span_of_steps(steps, 0)
     if forced not in (ALL, DEVICE_SPAN):
-        window = _step_window([step.start for step in steps])
+        window = _step_window(sorted((step.start, step.number) for step in steps))
         if window is not None or forced == STEPS:
             return window
     if not len(host):
