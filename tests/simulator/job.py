@@ -18,6 +18,7 @@ from simulator.truth import DeviceTruth, RankTruth
 
 # 60 days after the base: absolute microseconds that a double can't hold to the nanosecond.
 EPOCH_NS = 5_184_000_000_000_000
+ANY = "*"  # the scenario is about the partition: what leads is not asserted
 LEVEL1 = ("compute", "comm", "copy", "idle")
 
 
@@ -48,6 +49,8 @@ class Job:
     expected: dict[str, Any] = field(default_factory=dict)
     gpu: str = "NVIDIA H100 80GB HBM3"
     with_seq: bool = True
+    lost_device_pct: int = 0  # device records the tracer loses
+    lost_launch_pct: int = 0  # launch records the tracer loses
 
     def __post_init__(self) -> None:
         self.engine = Engine()
@@ -59,7 +62,9 @@ class Job:
     def rank(self, devices: Iterable[int] | None = None, clock: Clock | None = None) -> Process:
         """Add a rank."""
         number = len(self.ranks)
-        proc = Process(self.engine, number, list(devices or [number]), self.seed)
+        proc = Process(
+            self.engine, number, list([number] if devices is None else devices), self.seed
+        )
         self.ranks.append(proc)
         self.clocks[number] = clock or Clock()
         return proc
@@ -75,6 +80,7 @@ class Job:
             self.engine.run()
             for proc in self.ranks:
                 _localise(proc, self.clocks[proc.rank])
+                self._lose_records(proc)
             self._ran = True
         return self
 
@@ -103,6 +109,12 @@ class Job:
     def trace(self, rank: int) -> str:
         """Return the Kineto JSON of one rank."""
         return emit.trace(self.run(), self.ranks[rank])
+
+    def _lose_records(self, proc: Process) -> None:
+        for op in (op for device in proc.devices.values() for op in device.log):
+            op.recorded = proc.random.randrange(100) >= self.lost_device_pct
+            if op.launch and proc.random.randrange(100) < self.lost_launch_pct:
+                op.launch.recorded = False
 
     def _rank_truth(self, proc: Process) -> Iterable[dict[str, Any]]:
         clock = self.clocks[proc.rank]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from simulator import single
+from simulator import multi, pipeline, single, special
 from simulator.job import Job
 
 ALL: dict[str, Callable[..., Job]] = {
-    f.__name__: f for module in (single,) for f in module.SCENARIOS
+    f.__name__: f for module in (single, special, multi, pipeline) for f in module.SCENARIOS
 }
 
 

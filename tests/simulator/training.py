@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 
 from simulator import kernels
@@ -41,18 +42,32 @@ class Plan:
     batch_bytes: int = 131_072
     data_parallel: Group | None = None
     autograd_thread: bool = False
-    frames: bool = False
+    compiled: bool = False
+    frames: bool = False  # Python frames, as with_stack records them
+    samples: int = 0  # samples the main thread itself prepares for a batch; 0: workers do
+    backward_note: str = ""  # what the main thread has open while autograd's thread works
     sync_every_step: bool = False
+    main_frame: str = ""  # the Python function that holds the loop
+    launch_tail_ns: int = 0  # the launch call goes on after the kernel is enqueued
     at_start: Hook = nothing
     before_forward: Hook = nothing
     mid_forward: Hook = nothing
     before_backward: Hook = nothing
+    between_layers: Hook = nothing  # in the backward, on the thread that runs it
     at_end: Hook = nothing
 
 
 def train(th: Thread, plan: Plan) -> Steps:
     """Run the main thread over all recorded steps."""
     yield 50_000
+    with th.frame(plan.main_frame) if plan.main_frame else nullcontext():
+        yield from loop(th, plan)
+        # The profiler stops: wait for the device, outside any step.
+        yield from th.synchronize()
+
+
+def loop(th: Thread, plan: Plan) -> Steps:
+    """Step after step."""
     for number in range(FIRST_STEP, FIRST_STEP + plan.steps):
         with th.step(number):
             yield from plan.at_start(th, number)
@@ -60,14 +75,15 @@ def train(th: Thread, plan: Plan) -> Steps:
             yield from train_step(th, plan, number)
             yield from plan.at_end(th, number)
         yield 2_000
-    # The profiler stops: wait for the device, outside any step.
-    yield from th.synchronize()
 
 
 def load(th: Thread, plan: Plan, number: int) -> Steps:
     """Take the next batch and copy it to the device."""
-    with th.note(LOADER, "input"):
-        yield th.about(plan.loader_ns(number))
+    if plan.samples:
+        yield from load_samples(th, plan, number)
+    else:
+        with th.note(LOADER, "input"):
+            yield th.about(plan.loader_ns(number))
     with th.op("aten::to"), th.op("aten::_to_copy"):
         with th.op("aten::empty_strided"):
             yield th.about(2_000)
@@ -77,24 +93,56 @@ def load(th: Thread, plan: Plan, number: int) -> Steps:
             yield from th.memcpy(op, blocking=not plan.pinned)
 
 
+def load_samples(th: Thread, plan: Plan, number: int) -> Steps:
+    """Prepare a batch in this thread (num_workers=0), sample by sample."""
+    each = plan.loader_ns(number) // plan.samples
+    with (
+        th.note(LOADER.replace("MultiProcessing", "SingleProcess"), "input"),
+        framed(th, plan, "torch/utils/data/dataloader.py(733): __next__"),
+        framed(th, plan, "torch/utils/data/_utils/fetch.py(46): fetch"),
+    ):
+        for _ in range(plan.samples):
+            with framed(th, plan, "data/corpus.py(58): __getitem__"):
+                yield th.about(each // 8)
+                with framed(th, plan, "data/corpus.py(31): tokenize"):
+                    yield th.about(each * 7 // 8)
+
+
+def framed(th: Thread, plan: Plan, where: str) -> AbstractContextManager:
+    """Be inside a Python function, if frames are recorded."""
+    return th.frame(where) if plan.frames else nullcontext()
+
+
 def train_step(th: Thread, plan: Plan, number: int) -> Steps:
     """Forward, backward, optimizer."""
+    with framed(th, plan, "train.py(64): train_step"):
+        yield from _train_step(th, plan, number)
+    if plan.sync_every_step:
+        yield from item(th)
+
+
+def _train_step(th: Thread, plan: Plan, number: int) -> Steps:
     yield from plan.before_forward(th, number)
-    yield from forward(th, plan, number)
+    if plan.compiled:
+        with th.op("Torch-Compiled Region: 0/0"):
+            yield from forward(th, plan, number)
+    else:
+        with framed(th, plan, "model.py(88): forward"):
+            yield from forward(th, plan, number)
     yield from plan.before_backward(th, number)
     reduced: list[Signal] = []
     if plan.autograd_thread:
         worker = th.proc.thread(th.proc.pid + 80)
-        yield 15_000
-        yield th.proc.start(backward(worker, plan, reduced))
-        yield 10_000
+        with th.note(plan.backward_note) if plan.backward_note else nullcontext():
+            yield 15_000
+            yield th.proc.start(backward(worker, plan, reduced, number))
+            yield 10_000
     else:
-        yield from backward(th, plan, reduced)
+        yield from backward(th, plan, reduced, number)
     for signal in reduced:
         yield from th.wait_event(signal)
-    yield from optimizer(th, plan)
-    if plan.sync_every_step:
-        yield from item(th)
+    with framed(th, plan, "torch/optim/optimizer.py(485): wrapper"):
+        yield from optimizer(th, plan)
 
 
 def item(th: Thread) -> Steps:
@@ -107,12 +155,19 @@ def item(th: Thread) -> Steps:
 
 def launch_op(th: Thread, plan: Plan, name: str, op: DeviceOp, dims: list, dtype: str) -> Steps:
     """Run one operator that launches one kernel."""
-    types = [dtype] * len(dims)
-    with th.op(
-        name, **{"Input Dims": dims, "Input type": types, "Concrete Inputs": [""] * len(dims)}
-    ):
+    with th.op(name, **inputs(dims, dtype)):
         yield th.about(plan.op_ns)
-        yield from th.launch(op)
+        yield from th.launch(op, tail_ns=plan.launch_tail_ns)
+
+
+def inputs(dims: list, dtype: str, scalars: tuple[str, ...] = ()) -> dict:
+    """Arguments of an operator that took tensors of `dims`, then `scalars`."""
+    types = [dtype] * len(dims) + ["Scalar" if s else "" for s in scalars]
+    return {
+        "Concrete Inputs": [""] * len(dims) + list(scalars),
+        "Input type": types,
+        "Input Dims": [*dims, *([] for _ in scalars)],
+    }
 
 
 def mm(th: Thread, plan: Plan, m: int, n: int, k: int, layout: str = "tn") -> Steps:
@@ -142,14 +197,35 @@ def norm(th: Thread, plan: Plan, name: str = "aten::native_layer_norm") -> Steps
     yield from launch_op(th, plan, name, op, [[plan.shape.tokens, width]], BF16)
 
 
-def attention(th: Thread, plan: Plan, direction: str = "fwd") -> Steps:
+def attention(th: Thread, plan: Plan) -> Steps:
     """Run flash attention, causal."""
     s = plan.shape
-    dims = [[s.batch, s.heads, s.sequence, s.hidden // s.heads]] * 3
-    back = "_backward" if direction == "bwd" else ""
-    op = kernels.flash(s, direction)
-    name = f"aten::_scaled_dot_product_flash_attention{back}"
-    yield from launch_op(th, plan, name, op, dims, BF16)
+    head = s.hidden // s.heads
+    outer, inner = [s.batch, s.heads, s.sequence, head], [s.batch, s.sequence, s.heads, head]
+    name = "aten::_scaled_dot_product_flash_attention"
+    causal = ("0.", "True", "False", "")
+    with th.op(name, **inputs([outer] * 3, BF16, causal)):
+        yield th.about(plan.op_ns // 2)
+        scalars = ("", "", str(s.sequence), str(s.sequence), "0.", "True", "False", "")
+        with th.op("aten::_flash_attention_forward", **inputs([inner] * 3, BF16, scalars)):
+            yield th.about(plan.op_ns // 2)
+            yield from th.launch(kernels.flash(s), tail_ns=plan.launch_tail_ns)
+
+
+def attention_backward(th: Thread, plan: Plan) -> Steps:
+    """Backward of flash attention, causal."""
+    s = plan.shape
+    head = s.hidden // s.heads
+    dims = [[s.batch, s.heads, s.sequence, head]] * 5 + [[s.batch, s.heads, s.sequence]]
+    scalars = ("", "", str(s.sequence), str(s.sequence), "0.", "True", "", "", "")
+    name = "aten::_scaled_dot_product_flash_attention_backward"
+    with (
+        th.op("autograd::engine::evaluate_function: ScaledDotProductFlashAttentionBackward0"),
+        th.op("ScaledDotProductFlashAttentionBackward0"),
+        th.op(name, **inputs(dims, BF16, scalars)),
+    ):
+        yield th.about(plan.op_ns)
+        yield from th.launch(kernels.flash(s, "bwd"), tail_ns=plan.launch_tail_ns)
 
 
 def forward(th: Thread, plan: Plan, number: int) -> Steps:
@@ -172,7 +248,7 @@ def forward(th: Thread, plan: Plan, number: int) -> Steps:
     yield from pointwise(th, plan, "aten::_log_softmax", "LogSoftMaxForward", s.vocab)
 
 
-def backward(th: Thread, plan: Plan, reduced: list[Signal]) -> Steps:
+def backward(th: Thread, plan: Plan, reduced: list[Signal], number: int) -> Steps:
     """Gradients in reverse; each block's bucket is reduced as soon as it is complete."""
     h, s = plan.shape.hidden, plan.shape
     yield from pointwise(
@@ -185,9 +261,10 @@ def backward(th: Thread, plan: Plan, reduced: list[Signal]) -> Steps:
         yield from mm_backward(th, plan, 4 * h, h)
         yield from norm(th, plan, "aten::native_layer_norm_backward")
         yield from mm_backward(th, plan, h, h)
-        yield from attention(th, plan, "bwd")
+        yield from attention_backward(th, plan)
         yield from mm_backward(th, plan, 3 * h, h)
         yield from norm(th, plan, "aten::native_layer_norm_backward")
+        yield from plan.between_layers(th, number)
         if plan.data_parallel:
             reduced.append((yield from all_reduce(th, plan.data_parallel, 12 * h * h)))
     if plan.data_parallel:
@@ -222,12 +299,15 @@ def all_reduce(th: Thread, group: Group, elements: int) -> Steps:
     """Enqueue a bf16 all-reduce on the communication stream; returns its completion."""
     meeting = group.meet(th.proc.rank, "allreduce", 2 * elements)
     args = collective_args(group, "allreduce", elements, meeting.seq)
-    with th.op("c10d::allreduce_", "collective"), th.op("record_param_comms", "collective", **args):
-        with th.note("nccl:all_reduce", "collective"):
-            produced = yield from th.record_event(7)
-            yield from th.wait_event(produced, COMM_STREAM)
-            op = kernels.nccl("AllReduce_Sum_bf16_RING_LL", args, meeting)
-            yield from th.launch(op, stream=COMM_STREAM, call_ns=7_000, api="cudaLaunchKernelExC")
+    with (
+        th.op("c10d::allreduce_", "collective"),
+        th.op("record_param_comms", "collective", **args),
+        th.note("nccl:all_reduce", "collective"),
+    ):
+        produced = yield from th.record_event(7)
+        yield from th.wait_event(produced, COMM_STREAM)
+        op = kernels.nccl("AllReduce_Sum_bf16_RING_LL", args, meeting)
+        yield from th.launch(op, stream=COMM_STREAM, call_ns=7_000, api="cudaLaunchKernelExC")
     return op.done
 
 

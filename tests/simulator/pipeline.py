@@ -1,0 +1,167 @@
+"""Pipeline-parallel scenarios: 1F1B over stages that send to each other by rendezvous."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from simulator import kernels, training
+from simulator.engine import Signal, Steps
+from simulator.host import Group, Thread
+from simulator.job import Job
+from simulator.kernels import Shape
+from simulator.training import Plan
+
+# Communication streams by (direction of the data, what this rank does).
+STREAMS = {("F", "recv"): 21, ("F", "send"): 22, ("B", "recv"): 23, ("B", "send"): 24}
+
+
+@dataclass(kw_only=True)
+class Stage:
+    """One stage of the pipeline."""
+
+    th: Thread
+    plan: Plan
+    stages: int
+    microbatches: int
+    p2p: Group
+    world: Group
+
+    @property
+    def rank(self) -> int:
+        """Rank, which is the stage's number."""
+        return self.th.proc.rank
+
+    def schedule(self) -> Iterator[str]:
+        """Yield F and B in 1F1B order: warm up, alternate, cool down."""
+        warm = min(self.stages - 1 - self.rank, self.microbatches)
+        yield from "F" * warm
+        yield from "FB" * (self.microbatches - warm)
+        yield from "B" * warm
+
+    def run(self, steps: int) -> Steps:
+        """Train."""
+        th = self.th
+        yield 50_000
+        for number in range(training.FIRST_STEP, training.FIRST_STEP + steps):
+            with th.step(number):
+                yield from self._step(number)
+            yield 2_000
+        yield from th.synchronize()
+
+    def _step(self, number: int) -> Steps:
+        th = self.th
+        yield from training.load(th, self.plan, number)
+        for what in self.schedule():
+            ahead = 1 if what == "F" else -1
+            yield from self._receive(what, self.rank - ahead)
+            with th.note("forward_step" if what == "F" else "backward_step"):
+                yield from self._chunk(what, number)
+            yield from self._send(what, self.rank + ahead)
+        flushed = yield from training.all_reduce(th, self.world, 8)
+        yield from th.wait_event(flushed)
+        yield from training.optimizer(th, self.plan)
+        yield from training.item(th)
+
+    def _chunk(self, what: str, number: int) -> Steps:
+        if what == "F":
+            yield from blocks_forward(self.th, self.plan)
+        else:
+            yield from blocks_backward(self.th, self.plan, number)
+
+    def _receive(self, what: str, peer: int) -> Steps:
+        if 0 <= peer < self.stages:
+            arrived = yield from self._transfer(what, "recv", peer, self.rank)
+            yield from self.th.wait_event(arrived)
+
+    def _send(self, what: str, peer: int) -> Steps:
+        if 0 <= peer < self.stages:
+            yield from self._transfer(what, "send", self.rank, peer)
+
+    def _transfer(self, what: str, side: str, src: int, dst: int) -> Iterator[Signal]:
+        """Enqueue one side of a send/recv pair; returns its completion."""
+        th, shape, stream = self.th, self.plan.shape, STREAMS[what, side]
+        elements = shape.tokens * shape.hidden
+        meeting = self.p2p.meet(self.rank, "sendrecv", 2 * elements, f":{src}->{dst}", (src, dst))
+        args = training.collective_args(self.p2p, side, elements, meeting.seq)
+        args |= {"Src Rank": src, "Dst Rank": dst}
+        with (
+            th.op(f"c10d::{side}" + ("_" if side == "recv" else ""), "collective"),
+            th.op("record_param_comms", "collective", **args),
+            th.note(f"nccl:{side} {src}->{dst}", "collective"),
+        ):
+            if side == "send":
+                ready = yield from th.record_event(7)
+                yield from th.wait_event(ready, stream)
+            op = kernels.nccl("SendRecv", args, meeting)
+            yield from th.launch(op, stream=stream, call_ns=6_500, api="cudaLaunchKernelExC")
+        return op.done
+
+
+def blocks_forward(th: Thread, plan: Plan) -> Steps:
+    """Blocks of one stage, forward."""
+    h = plan.shape.hidden
+    for _ in range(plan.shape.layers):
+        yield from training.norm(th, plan)
+        yield from training.linear(th, plan, 3 * h, h)
+        yield from training.attention(th, plan)
+        yield from training.linear(th, plan, 4 * h, h)
+        yield from training.linear(th, plan, h, 4 * h)
+
+
+def blocks_backward(th: Thread, plan: Plan, _number: int) -> Steps:
+    """Blocks of one stage, backward."""
+    h = plan.shape.hidden
+    for _ in range(plan.shape.layers):
+        yield from training.mm_backward(th, plan, h, 4 * h)
+        yield from training.mm_backward(th, plan, 4 * h, h)
+        yield from training.attention_backward(th, plan)
+        yield from training.mm_backward(th, plan, 3 * h, h)
+        yield from training.norm(th, plan, "aten::native_layer_norm_backward")
+
+
+def _build(name: str, seed: int, steps: int, microbatches: int, layers: list[int]) -> Job:
+    job = Job(name, seed)
+    stages = len(layers)
+    world = job.group("0", "default_pg", list(range(stages)), alpha_ns=22_000)
+    p2p = job.group("1", "pp", list(range(stages)), alpha_ns=9_000, bytes_per_us=150_000)
+    for count in layers:
+        shape = Shape(layers=count, batch=1, vocab=8_192)
+        stage = Stage(
+            th=job.rank().thread(),
+            plan=Plan(shape=shape),
+            stages=stages,
+            microbatches=microbatches,
+            p2p=p2p,
+            world=world,
+        )
+        job.engine.spawn(stage.run(steps))
+    job.expected = {
+        "finding": "pipeline_bubble",
+        "ranks": [],
+        "pipeline": {
+            "p": stages,
+            "m": microbatches,
+            "schedule": "1F1B",
+            "layers": layers,
+            "structural_share_of_wall": (stages - 1) / (microbatches + stages - 1),
+            "structural_share_of_useful": (stages - 1) / microbatches,
+        },
+    }
+    return job
+
+
+def pipeline_1f1b(steps: int = 5, microbatches: int = 8, layers: int = 1) -> Job:
+    """Four equal stages: the bubble is the schedule's own."""
+    return _build("pipeline_1f1b", 50, steps, microbatches, [layers] * 4)
+
+
+def pipeline_imbalanced(steps: int = 5, microbatches: int = 8, layers: int = 2) -> Job:
+    """Stage 1 has one block more than the others: they wait for it all through the step."""
+    stages = [layers, layers + 1, layers, layers]
+    job = _build("pipeline_imbalanced", 51, steps, microbatches, stages)
+    job.expected |= {"finding": "pipeline_imbalance", "ranks": [1], "accept": ["pipeline_bubble"]}
+    return job
+
+
+SCENARIOS = (pipeline_1f1b, pipeline_imbalanced)
