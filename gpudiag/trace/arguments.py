@@ -9,12 +9,12 @@ import numpy as np
 
 from gpudiag.model.tables import CollectiveTable, OperatorArgs
 from gpudiag.trace.columns import Column, integers
-from gpudiag.trace.schema import NO_ARGS, CollectiveArgs
+from gpudiag.trace.schema import NO_ARGS, NO_TEXT, CollectiveArgs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from gpudiag.model.tables import I64
+    from gpudiag.model.tables import I32, I64
     from gpudiag.trace.intern import Strings
     from gpudiag.trace.schema import OperatorArgsRow
 
@@ -86,42 +86,58 @@ def _text(value: object) -> str:
     return msgspec.json.encode(value).decode()
 
 
+class _Texts(dict[bytes, int]):
+    """String index by raw JSON text; -1 for none."""
+
+    def __init__(self, strings: Strings) -> None:
+        super().__init__({b"": -1})
+        self._strings = strings
+
+    def __missing__(self, key: bytes) -> int:
+        """Store the text, without white space, and return its index."""
+        index = self[key] = self._strings[compact(key)]
+        return index
+
+
 class ShapeRows:
     """Shapes and autograd links of operators; texts dictionary-encoded as compact JSON."""
 
     def __init__(self, strings: Strings) -> None:
-        self._strings = strings
-        self._known: dict[bytes, int] = {b"": -1}  # raw text -> string index
+        self._known = _Texts(strings)
         self._row = Column("i4")
         self._texts = {k: Column("i4") for k in ("dims", "types", "concrete")}
         self._integers = {k: Column("i8") for k in ("sequence", "forward_thread", "flops")}
 
     def add(self, args: Sequence[OperatorArgsRow], rows: I64) -> None:
         """Add the rows that recorded any."""
-        dims = self._encode([a.dims for a in args])
-        if (dims < 0).any():
-            dims = np.maximum(dims, self._encode([a.old_dims for a in args]))
-        texts = {"dims": dims, "types": self._encode([a.types for a in args])}
-        texts["concrete"] = self._encode([a.concrete for a in args])
-        numbers = {k: integers([getattr(a, k) for a in args]) for k in self._integers}
-        kept = np.any([*(v >= 0 for v in texts.values()), *(v != -1 for v in numbers.values())], 0)
-        if not kept.any():
+        none = NO_TEXT
+        at = [
+            i
+            for i, a in enumerate(args)
+            if a.dims is not none
+            or a.sequence != -1
+            or a.types is not none
+            or a.concrete is not none
+            or a.flops != -1
+            or a.old_dims is not none
+        ]
+        if not at:
             return
-        self._row.add(rows[kept])
-        for key, ids in texts.items():
-            self._texts[key].add(ids[kept])
-        for key, values in numbers.items():
-            self._integers[key].add(values[kept])
+        kept = [args[i] for i in at]
+        dims = self._encode([a.dims for a in kept])
+        if (dims < 0).any():
+            dims = np.maximum(dims, self._encode([a.old_dims for a in kept]))
+        self._row.add(rows[at])
+        self._texts["dims"].add(dims)
+        self._texts["types"].add(self._encode([a.types for a in kept]))
+        self._texts["concrete"].add(self._encode([a.concrete for a in kept]))
+        self._integers["sequence"].add(integers([a.sequence for a in kept]))
+        self._integers["forward_thread"].add(integers([a.forward_thread for a in kept]))
+        self._integers["flops"].add(integers([a.flops for a in kept]))
 
-    def _encode(self, texts: Sequence[msgspec.Raw]) -> I64:
+    def _encode(self, texts: Sequence[msgspec.Raw]) -> I32:
         known = self._known
-        out = []
-        for text in map(bytes, texts):
-            index = known.get(text)
-            if index is None:
-                index = known[text] = self._strings[compact(text)]
-            out.append(index)
-        return np.array(out, np.int64)
+        return np.array([known[t] for t in map(bytes, texts)], np.int32)
 
     def table(self) -> OperatorArgs:
         """Return the columns."""

@@ -13,7 +13,7 @@ import msgspec
 
 from gpudiag.trace.frame import ARRAY_END, NEXT, TOKEN, find_events, last_boundary
 from gpudiag.trace.repair import repair, requote
-from gpudiag.trace.schema import EVENTS, Complete, Metadata
+from gpudiag.trace.schema import EVENTS
 from gpudiag.trace.source import BLOCK_BYTES
 
 if TYPE_CHECKING:
@@ -288,4 +288,3 @@ def _is_open(text: bytes) -> bool:
     return depth > 0
 
 
-__all__ = ["Complete", "EventWalk", "Metadata"]

@@ -23,7 +23,7 @@ _DEVICE_VENDORS += (("GeForce", "cuda"), ("Quadro", "cuda"))
 
 def trace_info(
     metadata: Mapping[str, Any], base_ns: int, builder: TableBuilder, host: HostTable,
-    threads: list[Thread], device_rows: int,
+    threads: list[Thread],
 ) -> TraceInfo:  # fmt: skip
     """Gather what the trace says of itself."""
     distributed = metadata.get("distributedInfo")
@@ -40,7 +40,7 @@ def trace_info(
         devices=devices,
         groups=meta.groups(distributed),
         trace_id=meta.text(metadata.get("trace_id")),
-        vendor=_vendor(metadata, builder, host, [d.name for d in devices], device_rows),
+        vendor=_vendor(metadata, builder, host, [d.name for d in devices]),
         record_shapes=meta.flag(metadata.get("record_shapes")),
         with_stack=meta.flag(metadata.get("with_stack")),
         profile_memory=meta.flag(metadata.get("profile_memory")),
@@ -72,7 +72,6 @@ def _span(builder: TableBuilder, base_ns: int) -> tuple[int | None, int | None]:
 
 def _vendor(
     metadata: Mapping[str, Any], builder: TableBuilder, host: HostTable, devices: list[str],
-    device_rows: int,
 ) -> str | None:  # fmt: skip
     """Tell the vendor from categories, then from runtime call names, then from the devices."""
     seen = [c for c in builder.categories if isinstance(c, str)]
@@ -84,9 +83,9 @@ def _vendor(
     names = [strings[i] for i in np.unique(host.name[calls]).tolist()]
     if any(n.startswith("hip") for n in names) or "hip_runtime_version" in metadata:
         return "rocm"
-    if any(n.startswith("cu") for n in names):
+    if builder.legacy_rows or any(n.startswith("cu") for n in names):
         return "cuda"
     for prefix, vendor in _DEVICE_VENDORS:
         if any(d.startswith(prefix) for d in devices):
             return vendor
-    return "cuda" if device_rows else None
+    return None

@@ -53,8 +53,8 @@ def read_job(
     if not job.members:
         raise _nothing(job, candidates)
     _note_unreadable(job)
-    members = _latest_windows(job, job.members)
-    _refuse_mixed_jobs(members)
+    members = _latest_windows(job)
+    _refuse_mixed_jobs(members, job.members)
     ranked = _assign_ranks(job, members)
     return _result(job, ranked)
 
@@ -65,7 +65,7 @@ def _read(job: _Job, candidate: Candidate, progress: Callable[[str, int], None] 
     try:
         trace = read_trace(path, report)
     except NotATraceError as error:
-        job.skip(path, error.why or error.what, error.kind)
+        job.skip(path, f"{error.name}: not analysed", error.kind)
         if candidate.named:
             job.errors.append(error)
     except InputError as error:

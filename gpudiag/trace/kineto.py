@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from gpudiag.errors import InputError
 from gpudiag.model.tables import Quality, Trace
 from gpudiag.trace.builder import TableBuilder
+from gpudiag.trace.detect import OWN_CATEGORIES, NotATraceError
 from gpudiag.trace.events import EventWalk
 from gpudiag.trace.faults import LOSSES, Faults, quality_of
 from gpudiag.trace.info import trace_info
@@ -35,12 +36,26 @@ def read_kineto(
 def _refuse_others(
     source: ByteSource, walk: EventWalk, builder: TableBuilder, metadata: dict[str, object]
 ) -> None:
+    """Refuse what turned out to be no trace, or one of another tool, or one without any row."""
     if not walk.found:
+        raise _no_events(source)
+    own = builder.legacy_rows or OWN_CATEGORIES & builder.categories.keys()
+    if not own and builder.events and not metadata.keys() & KINETO_KEYS:
+        raise NotATraceError(source.path, "chrome_trace")
+    if not builder.rows:
         raise InputError(
-            f"{source.path}: no traceEvents found in {source.bytes:,} bytes",
-            "It starts like JSON, but isn't a PyTorch profiler trace, or is cut off before one.",
-            "Give the file that torch.profiler's export_chrome_trace or tensorboard_trace_handler wrote.",
+            f"{source.path}: the trace holds no spans ({builder.events:,} events of other kinds)",
+            source.notes[0].message if source.notes else "The profiler recorded nothing, or the file was cut off.",
+            "Record again: profile at least one step, with activities CPU and CUDA.",
         )
+
+
+def _no_events(source: ByteSource) -> InputError:
+    what = f"{source.path}: no traceEvents in {source.bytes:,} bytes of text"
+    why = "It starts like a PyTorch profiler trace, but is cut off or damaged before the first event."
+    if source.notes:
+        why = source.notes[0].message
+    return InputError(what, why, "Copy or record it again.")
 
 
 def _trace(
@@ -49,7 +64,7 @@ def _trace(
     base_ns = base_time_ns(metadata)
     threads = builder.threads.table(builder.thread_names)
     host, device = builder.host_table(base_ns), builder.device_table(base_ns)
-    info = trace_info(metadata, base_ns, builder, host, threads, len(device))
+    info = trace_info(metadata, base_ns, builder, host, threads)
     partial = any(kind in faults.by_kind for kind in LOSSES) or bool(source.notes)
     return Trace(
         path=source.path,
@@ -74,6 +89,3 @@ def _quality(source: ByteSource, faults: Faults, builder: TableBuilder) -> list[
         for n in source.notes
     ]
     return out + quality_of(faults, builder.events, {})
-
-
-__all__ = ["FORMAT", "KINETO_KEYS", "read_kineto"]
