@@ -17,7 +17,7 @@ from gpudiag.errors import GpudiagError, UsageError
 
 if TYPE_CHECKING:
     from gpudiag.cli.session import Session
-    from gpudiag.model.analysis import Analysis
+    from gpudiag.model.analysis import Analysis, Input
 
 SEVERITIES = ("info", "warning", "error")
 _STDIN = "-"
@@ -116,10 +116,10 @@ def _run(paths: list[str], config: Config, shown: _Shown) -> int:
     _check_usage(paths, wanted, shown)
     analysis = _analysis(paths, config, quiet=shown.quiet)
     _print(analysis, config, shown)
-    _warn_of_lost(analysis, quiet=shown.quiet)
+    _warn_of_lost(analysis, paths, quiet=shown.quiet)
     if fail_on_met(analysis, wanted):
         return ExitCode.FAIL_ON_MET
-    if not config.settings["partial_ok"].value and partly_unreadable(analysis, paths):
+    if not config.settings["partial_ok"].value and lost_inputs(analysis, paths):
         return ExitCode.PARTIAL
     return ExitCode.DONE
 
@@ -128,7 +128,7 @@ def _check_usage(paths: list[str], fail_on: tuple[str, ...], shown: _Shown) -> N
     """Refuse what can't work before the first byte is read."""
     if shown.as_json and shown.brief:
         raise UsageError("--json and --brief exclude each other", "", "Choose one of them.")
-    if _STDIN in paths and sys.stdin.isatty():
+    if _STDIN in paths and output.is_tty(sys.stdin):
         raise UsageError(
             "Nothing is piped into standard input",
             "PATH is -, and standard input is a terminal.",
@@ -160,7 +160,7 @@ def _analysis(paths: list[str], config: Config, *, quiet: bool) -> Analysis:
     from gpudiag.cli.progress import reading_progress  # noqa: PLC0415 - the same
     from gpudiag.trace.job import read_job  # noqa: PLC0415 - the same
 
-    with reading_progress(shown=sys.stderr.isatty() and not quiet) as progress:
+    with reading_progress(shown=output.is_tty(sys.stderr) and not quiet) as progress:
         job = read_job(paths, progress=progress)
     return analyze_job(job, Options(window=config.text("window"), extra_spans=config.extra_spans()))
 
@@ -200,12 +200,9 @@ def _write_file(path: Path, data: bytes) -> None:
         raise GpudiagError(f"{path} can't be written", f"{error.strerror}.") from error
 
 
-def _warn_of_lost(analysis: Analysis, *, quiet: bool) -> None:
+def _warn_of_lost(analysis: Analysis, paths: list[str], *, quiet: bool) -> None:
     """Say on stderr which files were not read whole, for those who look only at the data."""
-    lost = [one for one in analysis.inputs if one.status != "ok"]
-    if quiet:
-        return
-    for one in lost:
+    for one in [] if quiet else lost_inputs(analysis, paths):
         output.say(f"gpudiag: {one.path}: {one.status}: {one.message or 'no reason recorded'}")
 
 
@@ -219,9 +216,13 @@ def fail_on_met(analysis: Analysis, wanted: tuple[str, ...]) -> bool:
     )
 
 
-def partly_unreadable(analysis: Analysis, named: list[str]) -> bool:
-    """Return whether a file broke off, or one that the user named could not be read at all."""
-    return any(
-        one.status == "partial" or (one.status == "skipped" and one.path in named)
+def lost_inputs(analysis: Analysis, named: list[str]) -> list[Input]:
+    """Return the files that broke off, and those that the user named but can't be read at all.
+
+    Something else that lies in a folder of traces, a README say, is no loss.
+    """
+    return [
+        one
         for one in analysis.inputs
-    )
+        if one.status == "partial" or (one.status == "skipped" and one.path in named)
+    ]

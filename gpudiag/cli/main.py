@@ -78,8 +78,8 @@ def main(args: list[str] | None = None) -> None:
 def _show(error: GpudiagError, *, debug: bool) -> None:
     if debug:
         traceback.print_exc(file=sys.stderr)
-    first, *others = error.lines() or [type(error).__name__]
-    say("\n".join([f"gpudiag: {first}", *(f"  {line}" for line in others)]))
+    text = "\n".join(error.lines()) or type(error).__name__
+    say("gpudiag: " + text.replace("\n", "\n  "))
 
 
 def _show_bug(error: Exception, *, debug: bool) -> None:

@@ -7,7 +7,7 @@ import os
 import shutil
 import sys
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 from gpudiag.errors import GpudiagError
 
@@ -29,8 +29,15 @@ class Stream:
     width: int
 
 
+def is_tty(stream: TextIO | None) -> bool:
+    """Return whether a stream is a terminal; None is one that the caller closed."""
+    return stream is not None and stream.isatty()
+
+
 def stdout_stream() -> Stream:
     """Return what is known of this process's standard output."""
+    if sys.stdout is None:
+        return Stream(is_tty=False, encoding=None, width=_PIPE_WIDTH)
     is_tty = sys.stdout.isatty()
     width = shutil.get_terminal_size((_PIPE_WIDTH, 24)).columns
     return Stream(is_tty=is_tty, encoding=sys.stdout.encoding, width=width)
@@ -68,6 +75,8 @@ def _is_utf8(encoding: str | None) -> bool:
 
 def write_stdout(data: str | bytes) -> None:
     """Write data to standard output; a reader who has left is no error."""
+    if sys.stdout is None:  # closed by the caller, who wants the exit code alone
+        return
     raw = data if isinstance(data, bytes) else data.encode(sys.stdout.encoding, "replace")
     try:
         sys.stdout.flush()
@@ -91,6 +100,8 @@ def _silence_stdout() -> None:
 
 def say(text: str) -> None:
     """Write a message for the user to stderr; a closed stderr is no error."""
+    if sys.stderr is None:
+        return
     encoding = sys.stderr.encoding or "ascii"
     try:
         sys.stderr.write(text.encode(encoding, "replace").decode(encoding) + "\n")

@@ -35,18 +35,27 @@ class _Bars:
         self._began = time.monotonic()
         self._started = False
 
-    def update(self, path: str, bytes_done: int, bytes_total: int | None) -> None:
-        """Record how far the reading of a file is."""
+    def update(self, path: str, bytes_done: int) -> None:
+        """Record how many of a file's own bytes, compressed or not, have been read."""
         if path not in self._tasks:
-            self._tasks[path] = self._progress.add_task(clean(Path(path).name or path))
-        self._progress.update(self._tasks[path], completed=bytes_done, total=bytes_total)
+            name = clean(Path(path).name or path)
+            self._tasks[path] = self._progress.add_task(name, total=_size(path))
+        self._progress.update(self._tasks[path], completed=bytes_done)
         if not self._started and time.monotonic() - self._began > _PATIENCE_SECONDS:
             self._progress.start()
             self._started = True
 
 
+def _size(path: str) -> int | None:
+    """Return a file's size; None for stdin and whatever has none."""
+    try:
+        return Path(path).stat().st_size or None
+    except OSError:
+        return None
+
+
 @contextmanager
-def reading_progress(*, shown: bool) -> Iterator[Callable[[str, int, int | None], None]]:
+def reading_progress(*, shown: bool) -> Iterator[Callable[[str, int], None]]:
     """Provide the callback that the reader reports to."""
     progress = Progress(
         TextColumn("{task.description}", markup=False),

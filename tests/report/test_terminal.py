@@ -12,6 +12,7 @@ from report.sample_analysis import CASES, MS, analysis, damaged, rank_result, wi
 from report.snapshots import same_as_snapshot
 from rich.cells import cell_len
 
+from gpudiag.model.tables import Quality
 from gpudiag.report.describe import describe, describe_brief
 from gpudiag.report.terminal import Style, render
 from gpudiag.report.terminal.table import shorten
@@ -189,3 +190,10 @@ def test_a_number_stays_with_its_unit():
         "650 ms or",
         "40.8 % of it",
     ]
+
+
+def test_the_same_said_of_many_ranks_is_said_once():
+    """Data quality of 64 ranks doesn't fill the screen."""
+    entries = [Quality("no_device", "warning", 2, f"rank {rank}: no device") for rank in range(64)]
+    text = shown(replace(analysis(1), quality=entries))
+    assert "no_device (128): ranks 0-63: no device" in text
