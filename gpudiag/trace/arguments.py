@@ -68,7 +68,11 @@ class CollectiveRows:
         for key in self._INTEGERS:
             self._columns[key].add(integers([getattr(a, key) for a in args]))
         for key in self._STRINGS:
-            texts = [a.group_id if a.group is None else a.group for a in args] if key == "group" else None
+            texts = (
+                [a.group_id if a.group is None else a.group for a in args]
+                if key == "group"
+                else None
+            )
             self._columns[key].add(self._encode(texts or [getattr(a, key) for a in args]))
 
     def _encode(self, values: Sequence[Any]) -> list[int]:
@@ -156,7 +160,7 @@ def compact(raw: bytes) -> str:
         inner = msgspec.json.decode(raw)
         if inner[:1] in ("[", "{"):
             try:
-                return msgspec.json.format(inner, indent=-1)
+                return str(msgspec.json.format(inner, indent=-1))
             except msgspec.DecodeError:
                 return str(inner)
     return msgspec.json.format(raw, indent=-1).decode()

@@ -23,7 +23,14 @@ from gpudiag.trace.categories import (
 )
 from gpudiag.trace.columns import Column, integer, integers
 from gpudiag.trace.intern import Strings, Threads, label
-from gpudiag.trace.schema import Complete, DeviceArgs, LaunchArgs, Metadata, NameArgs, OperatorArgsRow
+from gpudiag.trace.schema import (
+    Complete,
+    DeviceArgs,
+    LaunchArgs,
+    Metadata,
+    NameArgs,
+    OperatorArgsRow,
+)
 from gpudiag.trace.times import TIME_LIMIT_NS, ns_from_text, ns_from_texts
 
 if TYPE_CHECKING:

@@ -62,7 +62,9 @@ class NotATraceError(InputError):
 
     def __init__(self, path: str, kind: str) -> None:
         name, fix = KINDS[kind]
-        super().__init__(f"{path}: is {name}", "A PyTorch profiler (Kineto) trace was expected.", fix)
+        super().__init__(
+            f"{path}: is {name}", "A PyTorch profiler (Kineto) trace was expected.", fix
+        )
         self.kind = kind
         self.name = name
 

@@ -286,5 +286,3 @@ def _is_open(text: bytes) -> bool:
             return False
         depth += (token[0] in b"{[") - (token[0] in b"}]")
     return depth > 0
-
-

@@ -33,14 +33,32 @@ class Faults:
 
 # kind -> (severity, message); {count}, {s} (plural) and {place} are filled in
 MESSAGES = {
-    "events_lost": ("warning", "{count} damaged event{s} could not be read and were left out, the first at {place}"),
-    "truncated": ("warning", "the file is cut off at {place}; the {events:,} events before it were read"),
-    "escapes": ("info", "{count} invalid escape{s} in strings read as written, the first after {place}"),
+    "events_lost": (
+        "warning",
+        "{count} damaged event{s} could not be read and were left out, the first at {place}",
+    ),
+    "truncated": (
+        "warning",
+        "the file is cut off at {place}; the {events:,} events before it were read",
+    ),
+    "escapes": (
+        "info",
+        "{count} invalid escape{s} in strings read as written, the first after {place}",
+    ),
     "control_chars": ("info", "{count} raw control character{s} accepted, the first after {place}"),
-    "utf8": ("warning", "{count} byte{s} that are no UTF-8 replaced by U+FFFD, the first after {place}"),
-    "bare_words": ("warning", "{count} value{s} that are no JSON (N/A, NaN...) read as missing, the first after {place}"),
+    "utf8": (
+        "warning",
+        "{count} byte{s} that are no UTF-8 replaced by U+FFFD, the first after {place}",
+    ),
+    "bare_words": (
+        "warning",
+        "{count} value{s} that are no JSON (N/A, NaN...) read as missing, the first after {place}",
+    ),
     "commas": ("info", "{count} superfluous comma{s} ignored, the first after {place}"),
-    "quotes": ("info", "{count} event name{s} with unescaped quotes read as written, the first at {place}"),
+    "quotes": (
+        "info",
+        "{count} event name{s} with unescaped quotes read as written, the first at {place}",
+    ),
     "metadata": ("warning", "{count} metadata value{s} could not be read"),
 }
 LOSSES = ("events_lost", "truncated")

@@ -67,7 +67,9 @@ def _walk(folder: str) -> Iterator[Candidate]:
 
     def refuse(error: OSError) -> None:
         raise InputError(
-            f"{error.filename}: the folder can't be read", str(error.strerror), "Check its permissions."
+            f"{error.filename}: the folder can't be read",
+            str(error.strerror),
+            "Check its permissions.",
         ) from error
 
     for root, folders, files in os.walk(folder, onerror=refuse):

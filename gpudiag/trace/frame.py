@@ -17,7 +17,15 @@ _GAP = rb"[ \t\r\n]*"
 BOUNDARY = re.compile(rb"\}" + _GAP + rb"," + _GAP + rb"(?=\{" + _GAP + _KEY + rb")")
 # The same for damaged text: commas may be missing or doubled, and the array may end.
 NEXT = re.compile(
-    rb"\}[, \t\r\n]*(?:\{" + _GAP + rb"(?:" + _KEY + rb"|\})|\]" + _GAP + rb"(?:," + _GAP + rb'"|\}|\Z))'
+    rb"\}[, \t\r\n]*(?:\{"
+    + _GAP
+    + rb"(?:"
+    + _KEY
+    + rb"|\})|\]"
+    + _GAP
+    + rb"(?:,"
+    + _GAP
+    + rb'"|\}|\Z))'
 )
 ARRAY_END = re.compile(rb"\}" + _GAP + rb"\]" + _GAP + rb"(?:," + _GAP + rb'"|\}|\Z)')
 TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\]"]', re.DOTALL)

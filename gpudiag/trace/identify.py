@@ -14,7 +14,10 @@ from gpudiag.model.tables import INVALID_TIME
 if TYPE_CHECKING:
     from gpudiag.model.tables import Trace
 
-_RANK_IN_NAME = (re.compile(r"rank[-_ ]?(\d{1,6})(?!\d)", re.I), re.compile(r"worker[-_ ]?(\d{1,6})(?!\d)", re.I))
+_RANK_IN_NAME = (
+    re.compile(r"rank[-_ ]?(\d{1,6})(?!\d)", re.I),
+    re.compile(r"worker[-_ ]?(\d{1,6})(?!\d)", re.I),
+)
 # tensorboard_trace_handler: <host>_<pid>.<time>.pt.trace.json
 _WORKER_NAME = re.compile(r"^(?P<host>.+)_(?P<pid>\d+)\.\d+\.pt\.trace\.json(\.gz)?$")
 

@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import struct
 import zlib
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable  # noqa: TC003 NamedTuple needs it
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 try:
-    from isal import isal_zlib as fast_zlib
+    from isal import isal_zlib
 except ImportError:  # four times slower, same result
-    fast_zlib = None
+    FAST = False
+else:
+    FAST = True
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Generator, Iterator
 
 MAGIC = b"\x1f\x8b"
 # Compressed bytes handed over at a time. When one is damaged, its piece is what is lost of the
@@ -24,24 +27,42 @@ MAGIC = b"\x1f\x8b"
 PIECE_BYTES = 4096
 _HEADER_BYTES = 10
 _TRAILER_BYTES = 8
-_DEFLATE = 8
+_RAW_DEFLATE = -15  # window bits of zlib: no header, no trailer
 _FHCRC, _FEXTRA, _FNAME, _FCOMMENT = 2, 4, 8, 16
 
 
 class Inflater(Protocol):
     """The part of zlib's decompressor that is used."""
 
-    eof: bool
-    unused_data: bytes
+    @property
+    def eof(self) -> bool:
+        """Whether the end of the deflate stream was reached."""
+
+    @property
+    def unused_data(self) -> bytes:
+        """Bytes after the end of the stream."""
 
     def decompress(self, data: bytes, /) -> bytes:
         """Inflate what can be inflated of ``data``."""
 
 
-def _zlib() -> tuple[Callable[[], Inflater], Callable[[bytes, int], int], tuple[type[Exception], ...]]:
-    if fast_zlib is not None:
-        return (lambda: fast_zlib.decompressobj(-15)), fast_zlib.crc32, (fast_zlib.error, zlib.error)
-    return (lambda: zlib.decompressobj(-15)), zlib.crc32, (zlib.error,)
+class Zlib(NamedTuple):
+    """An implementation of deflate."""
+
+    new: Callable[[], Inflater]
+    crc32: Callable[[bytes, int], int]
+    errors: tuple[type[Exception], ...]
+
+
+def fastest_zlib() -> Zlib:
+    """Return isal where it is installed, else the standard library's zlib."""
+    if FAST:
+        return Zlib(
+            lambda: isal_zlib.decompressobj(_RAW_DEFLATE),
+            isal_zlib.crc32,
+            (isal_zlib.error, zlib.error),  # type: ignore[arg-type]  # a class; its stub says object
+        )
+    return Zlib(lambda: zlib.decompressobj(_RAW_DEFLATE), zlib.crc32, (zlib.error,))
 
 
 class Gunzip:
@@ -51,7 +72,7 @@ class Gunzip:
         self._read = read
         self._note = note
         self._pending = b""
-        self._new, self._crc32, self._errors = _zlib()
+        self._zlib = fastest_zlib()
 
     def __iter__(self) -> Iterator[bytes]:
         while self._fill(len(MAGIC)) and self._pending.startswith(MAGIC):
@@ -61,7 +82,9 @@ class Gunzip:
             if not (yield from self._member()):
                 return
         if self._pending.strip(b"\0"):  # zero padding after the last member is harmless
-            self._note("gzip_trailing", "bytes that are no gzip data follow the gzip data; not read")
+            self._note(
+                "gzip_trailing", "bytes that are no gzip data follow the gzip data; not read"
+            )
 
     def _fill(self, count: int) -> bool:
         while len(self._pending) < count:
@@ -97,17 +120,18 @@ class Gunzip:
                 return -1
         return end
 
-    def _member(self) -> Iterator[bytes]:  # returns whether a further member may follow
-        inflater, crc, size = self._new(), 0, 0
+    def _member(self) -> Generator[bytes, None, bool]:
+        """Yield the member's data; return whether another member may follow."""
+        inflater, crc, size = self._zlib.new(), 0, 0
         piece, self._pending = self._pending, b""
         while True:
             try:
                 data = inflater.decompress(piece) if piece else b""
-            except self._errors as error:
+            except self._zlib.errors as error:
                 self._note("gzip_damaged", f"the gzip data is damaged ({error}); the rest is lost")
                 return False
             if data:
-                crc = self._crc32(data, crc)
+                crc = self._zlib.crc32(data, crc)
                 size += len(data)
                 yield data
             if inflater.eof:

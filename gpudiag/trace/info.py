@@ -17,8 +17,14 @@ if TYPE_CHECKING:
 
 _MAIN_SPAN = "PyTorch Profiler"
 _CATEGORY_VENDORS = (("xpu_", "xpu"), ("mtia_", "mtia"), ("privateuse1_", "privateuse1"))
-_DEVICE_VENDORS = (("AMD", "rocm"), ("NVIDIA", "cuda"), ("Tesla", "cuda"), ("Intel", "xpu"))
-_DEVICE_VENDORS += (("GeForce", "cuda"), ("Quadro", "cuda"))
+_DEVICE_VENDORS = (
+    ("AMD", "rocm"),
+    ("Intel", "xpu"),
+    ("NVIDIA", "cuda"),
+    ("Tesla", "cuda"),
+    ("GeForce", "cuda"),
+    ("Quadro", "cuda"),
+)
 
 
 def trace_info(

@@ -32,19 +32,20 @@ class _Job:
     inputs: dict[str, Input] = field(default_factory=dict)
     quality: list[Quality] = field(default_factory=list)
     errors: list[InputError] = field(default_factory=list)
+    earlier: dict[str, list[str]] = field(default_factory=dict)  # windows before the one kept
 
     def skip(self, path: str, message: str, kind: str | None = None) -> None:
         self.inputs[path] = replace(
-            self.inputs.get(path) or Input(path=path, format=kind), status="skipped", message=message
+            self.inputs.get(path) or Input(path=path, format=kind),
+            status="skipped",
+            message=message,
         )
 
     def note(self, kind: str, severity: str, count: int, message: str) -> None:
         self.quality.append(Quality(kind, severity, count, message))
 
 
-def read_job(
-    paths: Iterable[str], progress: Callable[[str, int], None] | None = None
-) -> JobTraces:
+def read_job(paths: Iterable[str], progress: Callable[[str, int], None] | None = None) -> JobTraces:
     """Read all traces of one job. ``progress`` is told (path, bytes of it read so far)."""
     job = _Job()
     candidates = find_files(paths)
@@ -54,7 +55,7 @@ def read_job(
         raise _nothing(job, candidates)
     _note_unreadable(job)
     members = _latest_windows(job)
-    _refuse_mixed_jobs(members, job.members)
+    _refuse_mixed_jobs(job, members)
     ranked = _assign_ranks(job, members)
     return _result(job, ranked)
 
@@ -112,15 +113,16 @@ def _note_unreadable(job: _Job) -> None:
         job.note("inputs_unreadable", "error", len(job.errors), f"left out: {whats}")
 
 
-def _latest_windows(job: _Job, members: list[Member]) -> list[Member]:
+def _latest_windows(job: _Job) -> list[Member]:
     """Of the windows that one process recorded one after the other, keep the latest."""
     by_process: dict[tuple[str | None, str | None, int | None], list[Member]] = {}
-    for member in sorted(members, key=lambda m: (m.start_ns, m.path)):
+    for member in sorted(job.members, key=lambda m: (m.start_ns, m.path)):
         by_process.setdefault((member.host, member.pid, member.rank), []).append(member)
     kept = []
     for windows in by_process.values():
         last = windows[-1]
         if len(windows) > 1 and last.pid is not None and _one_after_the_other(windows):
+            job.earlier[last.path] = [m.path for m in windows[:-1]]
             for earlier in windows[:-1]:
                 job.skip(
                     earlier.path,
@@ -145,17 +147,19 @@ def _one_after_the_other(windows: list[Member]) -> bool:
     return disjoint and (close or windows[0].host is not None)
 
 
-def _refuse_mixed_jobs(members: list[Member]) -> None:
+def _refuse_mixed_jobs(job: _Job, members: list[Member]) -> None:
     sizes: dict[int, list[Member]] = {}
     for member in members:
         if member.trace.info.world_size is not None:
             sizes.setdefault(member.trace.info.world_size, []).append(member)
     if len(sizes) > 1:
-        listed = [f"world size {size}: {_paths(group)}" for size, group in sorted(sizes.items())]
+        listed = [
+            f"world size {size}: {_paths(job, group)}" for size, group in sorted(sizes.items())
+        ]
         raise _mixed("traces of jobs of different size", listed)
     runs = _runs(members)
     if len(runs) > 1:
-        listed = [f"run {i}: {_paths(run)}" for i, run in enumerate(runs, 1)]
+        listed = [f"run {i}: {_paths(job, run)}" for i, run in enumerate(runs, 1)]
         raise _mixed(f"traces of {len(runs)} runs", listed)
 
 
@@ -167,10 +171,10 @@ def _mixed(what: str, listed: list[str]) -> UsageError:
     )
 
 
-def _paths(members: list[Member]) -> str:
-    shown = ", ".join(m.path for m in members[:_LISTED])
-    more = len(members) - _LISTED
-    return f"{shown} and {more} more" if more > 0 else shown
+def _paths(job: _Job, members: list[Member]) -> str:
+    paths = [p for m in members for p in (*job.earlier.get(m.path, ()), m.path)]
+    more = len(paths) - _LISTED
+    return ", ".join(paths[:_LISTED]) + (f" and {more} more" if more > 0 else "")
 
 
 def _runs(members: list[Member]) -> list[list[Member]]:
@@ -195,7 +199,11 @@ def _assign_ranks(job: _Job, members: list[Member]) -> list[Member]:
     if not unknown:
         return sorted(members, key=lambda m: m.rank or 0)
     taken = {m.rank for m in members}
-    free = (r for r in range(len(members) + max((r or 0 for r in taken), default=0) + 1) if r not in taken)
+    free = (
+        r
+        for r in range(len(members) + max((r or 0 for r in taken), default=0) + 1)
+        if r not in taken
+    )
     source = "only file" if len(members) == 1 else "order"
     assigned = [replace(m, rank=next(free), rank_source=source) for m in unknown]
     for member in assigned:
@@ -211,7 +219,10 @@ def _assign_ranks(job: _Job, members: list[Member]) -> list[Member]:
 
 def _result(job: _Job, members: list[Member]) -> JobTraces:
     world_size = next((s for m in members if (s := m.trace.info.world_size) is not None), None)
-    ranks = [RankTrace(rank=m.rank or 0, rank_source=m.rank_source, host=m.host, trace=m.trace) for m in members]
+    ranks = [
+        RankTrace(rank=m.rank or 0, rank_source=m.rank_source, host=m.host, trace=m.trace)
+        for m in members
+    ]
     missing = sorted(set(range(world_size or 0)) - {r.rank for r in ranks})
     if missing:
         named = ", ".join(map(str, missing[:_LISTED])) + (", ..." if len(missing) > _LISTED else "")
@@ -232,4 +243,9 @@ def _result(job: _Job, members: list[Member]) -> JobTraces:
 def _note_backends(job: _Job, members: list[Member]) -> None:
     backends = sorted({b for m in members if (b := m.trace.info.backend)})
     if len(backends) > 1:
-        job.note("backends_differ", "warning", len(backends), f"backends differ between ranks: {', '.join(backends)}")
+        job.note(
+            "backends_differ",
+            "warning",
+            len(backends),
+            f"backends differ between ranks: {', '.join(backends)}",
+        )

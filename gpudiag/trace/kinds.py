@@ -12,7 +12,9 @@ class Kind(NamedTuple):
     fix: str
 
 
-_EXPORT = "Give the file that torch.profiler wrote (export_chrome_trace, tensorboard_trace_handler)."
+_EXPORT = (
+    "Give the file that torch.profiler wrote (export_chrome_trace, tensorboard_trace_handler)."
+)
 _NOT_YET = "This format is not read yet. " + _EXPORT
 _TELEMETRY = "Telemetry without a trace is not read yet. " + _EXPORT
 _UNPACK = "Unpack it first, then give the trace inside."
@@ -21,7 +23,9 @@ _UNPACK = "Unpack it first, then give the trace inside."
 KINDS: dict[str, Kind] = {
     "empty": Kind("an empty file", "The writer was probably killed; record the trace again."),
     "git_lfs": Kind("a Git LFS pointer, not the file itself", "Run: git lfs pull"),
-    "symlink": Kind("the text of a symbolic link, not the file itself", "Give the file that it names."),
+    "symlink": Kind(
+        "the text of a symbolic link, not the file itself", "Give the file that it names."
+    ),
     "utf16": Kind("UTF-16 text", "Convert it: iconv -f UTF-16 -t UTF-8"),
     "execution_trace": Kind(
         "a PyTorch execution trace (nodes, for Chakra/PARAM replay)",
@@ -47,7 +51,9 @@ KINDS: dict[str, Kind] = {
     "zstd": Kind("Zstandard-compressed data", "Decompress it first: zstd -d FILE"),
     "bzip2": Kind("bzip2-compressed data", "Decompress it first: bunzip2 FILE"),
     "xz": Kind("xz-compressed data", "Decompress it first: unxz FILE"),
-    "html": Kind("a web page", "The download probably needs a login, or the raw link: fetch it again."),
+    "html": Kind(
+        "a web page", "The download probably needs a login, or the raw link: fetch it again."
+    ),
     "xml": Kind("an XML file", _EXPORT),
     "smi_csv": Kind("an nvidia-smi (or similar) CSV log", _TELEMETRY),
     "smi_text": Kind("nvidia-smi text output", _TELEMETRY),

@@ -45,14 +45,18 @@ def _refuse_others(
     if not builder.rows:
         raise InputError(
             f"{source.path}: the trace holds no spans ({builder.events:,} events of other kinds)",
-            source.notes[0].message if source.notes else "The profiler recorded nothing, or the file was cut off.",
+            source.notes[0].message
+            if source.notes
+            else "The profiler recorded nothing, or the file was cut off.",
             "Record again: profile at least one step, with activities CPU and CUDA.",
         )
 
 
 def _no_events(source: ByteSource) -> InputError:
-    what = f"{source.path}: no traceEvents in {source.bytes:,} bytes of text"
-    why = "It starts like a PyTorch profiler trace, but is cut off or damaged before the first event."
+    what = f"{source.path}: no traceEvents in {source.text_bytes:,} bytes of text"
+    why = (
+        "It starts like a PyTorch profiler trace, but is cut off or damaged before the first event."
+    )
     if source.notes:
         why = source.notes[0].message
     return InputError(what, why, "Copy or record it again.")
@@ -77,7 +81,7 @@ def _trace(
         collectives=builder.collectives.table(),
         operator_args=builder.shape_table(),
         events=builder.events,
-        bytes=source.bytes,
+        bytes=source.text_bytes,
         quality=tuple(_quality(source, faults, builder)),
         partial=partial,
     )

@@ -21,7 +21,15 @@ _NUMBER = rb"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,2})?" + _DELIMI
 _WORD = rb"(?:true|false|null)" + _DELIMITER
 _COMMA = rb",(?!" + _GAP + rb"[,}\]])"
 _GOOD = re.compile(
-    rb"(?:[ \t\r\n:{}\[\]]++|" + _COMMA + rb"|" + _STRING + rb"|" + _NUMBER + rb"|" + _WORD + rb")*+"
+    rb"(?:[ \t\r\n:{}\[\]]++|"
+    + _COMMA
+    + rb"|"
+    + _STRING
+    + rb"|"
+    + _NUMBER
+    + rb"|"
+    + _WORD
+    + rb")*+"
 )
 _ANY_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*+"', re.DOTALL)
 _BARE = re.compile(rb'[^ \t\r\n,:{}\[\]"\x00-\x1f]+')
@@ -111,7 +119,13 @@ def _lone_surrogate(text: bytes, counts: Counter[str]) -> bytes:
 
 _NAME = re.compile(rb'"name"' + _GAP + rb":" + _GAP + rb'"')
 _NAME_END = re.compile(
-    rb'(?<!\\)"' + _GAP + rb"(?:," + _GAP + rb'"(?:ph|cat|pid|tid|ts|dur|args|id|bp|s)"' + _GAP + rb":|\}\Z)"
+    rb'(?<!\\)"'
+    + _GAP
+    + rb"(?:,"
+    + _GAP
+    + rb'"(?:ph|cat|pid|tid|ts|dur|args|id|bp|s)"'
+    + _GAP
+    + rb":|\}\Z)"
 )
 _QUOTE = re.compile(rb'(?<!\\)"')
 
@@ -126,5 +140,5 @@ def requote(event: bytes) -> bytes | None:
     if start is None or end is None:
         return None
     name = event[start.end() : end.start()]
-    quoted = _QUOTE.sub(rb'\"', name)
+    quoted = _QUOTE.sub(rb"\"", name)
     return event[: start.end()] + quoted + event[end.start() :] if quoted != name else None

@@ -9,7 +9,7 @@ import io
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO, Self
 
 from gpudiag.errors import InputError
 from gpudiag.trace.inflate import MAGIC, Gunzip
@@ -42,7 +42,7 @@ class ByteSource:
     file: BinaryIO
     notes: list[Note] = field(default_factory=list)
     progress: Callable[[int], None] | None = None  # told the bytes read from the file so far
-    bytes: int = 0  # of text, handed out
+    text_bytes: int = 0  # handed out so far
     file_bytes: int = 0
     gzipped: bool = False
     _head: bytes = b""
@@ -63,7 +63,7 @@ class ByteSource:
         self._head = pushed.peek(HEAD_BYTES)
         self._chunks = iter(pushed)
 
-    def __enter__(self) -> ByteSource:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -89,7 +89,7 @@ class ByteSource:
         for chunk in self._chunks:
             parts.append(chunk)
             held += len(chunk)
-            self.bytes += len(chunk)
+            self.text_bytes += len(chunk)
             if held >= size:
                 yield b"".join(parts)
                 parts, held = [], 0
@@ -111,7 +111,7 @@ class ByteSource:
         return data
 
     def _note(self, kind: str, message: str) -> None:
-        self.notes.append(Note(kind, message, self.bytes))
+        self.notes.append(Note(kind, message, self.text_bytes))
 
 
 class _Pushback:
