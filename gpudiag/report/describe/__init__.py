@@ -8,7 +8,8 @@ from gpudiag.report import format as fmt
 from gpudiag.report.describe.buckets import device_table, host_table, top_rows
 from gpudiag.report.describe.causes import gap_table, kernel_table
 from gpudiag.report.describe.context import context
-from gpudiag.report.describe.findings import findings, next_steps, quality
+from gpudiag.report.describe.findings import findings, next_steps
+from gpudiag.report.describe.quality import quality
 from gpudiag.report.describe.verbose import file_table, rank_buckets, rank_table
 from gpudiag.report.view import Line, Lines, Report, Section
 

@@ -1,4 +1,4 @@
-"""The findings with their evidence and advice, the data's quality, and what to do next."""
+"""The findings with their evidence and advice, and what to do next."""
 
 from __future__ import annotations
 
@@ -65,24 +65,6 @@ def _facts(finding: Finding) -> str:
     if finding.affected:
         parts.append(f"waited for by {fmt.ranks(finding.affected)}")
     return "; ".join(parts)
-
-
-def quality(analysis: Analysis) -> Lines | None:
-    """Return what makes the result less certain; None where nothing does."""
-    files = [
-        Line(label=i.status, text=f"{fmt.clean(i.path)}: {fmt.clean(i.message or '')}", indent=2)
-        for i in analysis.inputs
-        if i.status != "ok"
-    ]
-    rows = [
-        Line(
-            label=q.severity,
-            text=f"{q.id} ({fmt.count(q.count)}): {fmt.clean(q.message)}",
-            indent=2,
-        )
-        for q in analysis.quality
-    ]
-    return Lines(title="data quality", lines=tuple(files + rows)) if files or rows else None
 
 
 def next_steps(analysis: Analysis, *, verbose: bool) -> Lines:
