@@ -127,6 +127,10 @@ class Job:
                 "host_buckets_ns": _sorted(host_buckets),
                 "clock": vars(clock),
             }
+            other = rank.device(index, own_shadow=True).buckets
+            if other != device.buckets:
+                alternatives = {"shadow_of_launching_thread": _sorted(other)}
+                entry["alternatives_ns"] = alternatives
             if clock.device_early_ns:
                 physical = rank.device(index, shift=clock.device_early_ns)
                 entry["physical_buckets_ns"] = _sorted(physical.buckets)

@@ -90,7 +90,7 @@ def two_devices(steps: int = 5) -> Job:
             yield th.about(700_000)
         for turn in range(20):
             for device, us in ((0, 150), (1, 60 + 7 * turn)):
-                with th.op("aten::mm"):
+                with th.op(("aten::mm", "aten::gelu")[turn % 2]):
                     yield th.about(5_000)
                     op = kernels.busy(us * 1000, LEAVES[turn % 2])
                     yield from th.launch(op, device=device, stream=7 + 4 * device)

@@ -3,24 +3,28 @@
 The leaves come from what each simulated thread was doing (`HostSpan.kind`) and what each simulated
 device ran (`DeviceOp.leaf`), never from names in the emitted trace. Readings of the law where it
 leaves freedom, one a line:
-- "Any span over 95 % of a step": annotations and Python frames that match no table row; a loader,
-  a checkpoint or an operator that fills a whole step keeps its meaning. Step: the one it starts in.
+- "Any span over 95 % of a step": operators, annotations and Python frames that match no table row;
+  runtime calls and table rows (loader, checkpoint, ...) keep their meaning. Step: where it starts.
 - Kernel under an operator: the innermost cpu_op that encloses the launch call decides.
-- Window ends are device starts, so gaps are whole; all gaps of the record are split, then summed.
+- Window ends are device starts, so gaps are whole; only gaps inside the window are A-time.
 - Lead of a kernel = its start - the return of its launch; a shadow ends at that kernel's start.
-- Shadow cap: a sync's shadow charges at most the call's duration; what is inside the call is apart,
-  and instants that an earlier cause (input, gc, ...) takes do not use the cap up.
-- Shadows are of the process: syncs of any launching or step thread, for gaps ended by any thread;
-  "next sync" is the next start of one.
-- A synchronise call waits for the GPU whatever its device; allocator calls (cudaFree) are no syncs.
-- Several copies at once: the earliest start, then the lowest stream, then the correlation.
+- Shadow cap: a shadow charges at most the call's duration, over all gaps and threads; what is
+  inside the call is apart; instants that an earlier cause (input, gc, ...) takes use none of it up.
+- Shadows are of the process: a sync on any launching or step thread drains the queue for all of
+  them, so it explains gaps ended by any; "next sync" is the next start of one. The other reading
+  (only gaps of the sync's own thread) is under `alternatives_ns` where it differs.
+- Any synchronise call counts, whatever its device; allocator calls (cudaFree) are no syncs.
+- Several copies at once: the order in which the law lists their leaves.
 - Enqueueing a device collective (c10d::*, nccl:*) is `idle.launch`, in the host view
-  `host.collective`; `idle.host_comm` is a host-side wait for other ranks.
+  `host.collective`; `idle.host_comm` is a host-side wait for other ranks. A main thread that waits
+  for autograd's is not inside the collectives that autograd's enqueues.
 - "Torch-Compiled Region" itself is execution (an operator); compile is what compiles in it.
-- A runtime call outside any operator is `idle.launch`, in the host view `host.other`.
+- A runtime call outside any operator is `idle.launch`, in the host view `host.op`.
 - A thread "has nothing open" also while only whole-step spans are open.
 - Device records that were lost are no device activity; a launch record that was lost is no host
   span and its gap is unknown.
+- Send and receive: a rendezvous, each waits for the other; numbered per directed pair of ranks.
+- Pipeline buckets are not split off: bubbles keep their comm and idle leaves.
 """
 
 from __future__ import annotations
@@ -66,7 +70,11 @@ HOST_VIEW = {
     "collective": "host.collective",
     "sync": "host.sync",
     "op": "host.op",
+    "runtime": "host.op",
+    "allocator": "host.op",
+    "blocking_copy": "host.op",
 }
+COPY_ORDER = ("h2d_pageable", "h2d_pinned", "h2d", "d2h", "d2d", "p2p", "memset", "other")
 IDLE_ORDER = tuple(dict.fromkeys(CAUSES.values()))
 HOST_ORDER = tuple(dict.fromkeys(HOST_VIEW.values()))
 SHADOWABLE = ("idle.launch", "idle.host_other", None)
@@ -139,7 +147,7 @@ class RankTruth:
     def _says_nothing(self, span: HostSpan) -> bool:
         if span.kind == "step":
             return True
-        if span.kind not in ("annotation", "frame"):
+        if span.kind not in ("annotation", "frame", "op", "collective"):
             return False
         step = self.step_of(span) or self.proc.steps[0]
         return span.end - span.start > WHOLE_STEP_FRAC * (step.end - step.start)
@@ -154,16 +162,18 @@ class RankTruth:
             buckets[cause or "host.other"] += b - a
         return end - start, dict(buckets)
 
-    def device(self, index: int, shift: int | None = None) -> DeviceTruth:
+    def device(
+        self, index: int, *, shift: int | None = None, own_shadow: bool = False
+    ) -> DeviceTruth:
         """Return the truth of one device, its times moved by `shift` to meet the host's."""
-        return DeviceTruth(self, index, shift)
+        return DeviceTruth(self, index, shift, own_shadow=own_shadow)
 
 
 class DeviceTruth:
     """The partition of one device's window."""
 
-    def __init__(self, rank: RankTruth, index: int, shift: int | None) -> None:
-        self.rank, self.index = rank, index
+    def __init__(self, rank: RankTruth, index: int, shift: int | None, *, own_shadow: bool) -> None:
+        self.rank, self.index, self.own_shadow = rank, index, own_shadow
         self.ops = [op for op in rank.proc.devices[index].log if op.recorded and op.end > op.start]
         linked = [op for op in self.ops if self.launch_of(op)]
         early = min(op.start - self.launch_of(op).start for op in linked)
@@ -183,7 +193,8 @@ class DeviceTruth:
         self._budget: dict[int, int] = {}
         self._shadows = self._cast_shadows()
         for gap in self._busy_and_gaps():
-            self._charge_gap(gap)
+            if self.start <= gap.start < self.end:
+                self._charge_gap(gap)
 
     def launch_of(self, op: DeviceOp) -> HostSpan | None:
         """Return the launch record of a device op, if there is one."""
@@ -227,7 +238,7 @@ class DeviceTruth:
         elif comm:
             leaf = self._comm_leaf(comm, start, end)
         else:
-            leaf = min(running, key=lambda op: (op.start, op.stream, op.correlation)).leaf
+            leaf = next(f"copy.{kind}" for kind in COPY_ORDER if f"copy.{kind}" in leaves)
         self.buckets[leaf] += end - start
 
     def _comm_leaf(self, comm: list[DeviceOp], start: int, end: int) -> str:
@@ -243,8 +254,8 @@ class DeviceTruth:
     def _last_arrival(self, op: DeviceOp) -> int:
         return self.rank.clock.device(op.meeting.last_arrival)
 
-    def _cast_shadows(self) -> list[tuple[int, int, int]]:
-        """Return (start, end, budget) of each sync's shadow, in host time."""
+    def _cast_shadows(self) -> list[tuple[int, int, int, int]]:
+        """Return (start, end, budget, thread) of each sync's shadow, in host time."""
         tids = {*self.rank.launching, self.rank.step_tid}
         syncs = [s for s in self.rank.spans if s.kind == "sync" and s.tid in tids]
         syncs.sort(key=lambda s: s.start)
@@ -258,9 +269,10 @@ class DeviceTruth:
         shadows = []
         for sync in syncs:
             stops = [at for at in ahead if at >= sync.end][:1]
-            stops += [s.start for s in syncs if s.start >= sync.end][:1]
+            rivals = [s for s in syncs if not self.own_shadow or s.tid == sync.tid]
+            stops += [s.start for s in rivals if s.start >= sync.end][:1]
             stops.append(self.end + self.shift)
-            shadows.append((sync.end, min(stops), sync.end - sync.start))
+            shadows.append((sync.end, min(stops), sync.end - sync.start, sync.tid))
         return [s for s in shadows if s[0] < s[1]]
 
     def _charge_gap(self, gap: Gap) -> None:
@@ -275,31 +287,48 @@ class DeviceTruth:
             parts["idle.device_blocked" if blocked else "idle.launch_latency"] += end - cut
             for a, b, cause in self._doing(start, cut, launch.tid):
                 parts[cause] += b - a
-        if self.start <= gap.start < self.end:
-            self.buckets.update(parts)
-            self.gaps.append((gap, {k: v for k, v in parts.items() if v}))
+        self.buckets.update(parts)
+        self.gaps.append((gap, {k: v for k, v in parts.items() if v}))
 
     def _doing(self, start: int, end: int, tid: int) -> Iterator[tuple[int, int, str]]:
-        others = [t for t in self.rank.launching if t not in (tid, self.rank.step_tid)]
-        tids = [tid, *([self.rank.step_tid] if tid != self.rank.step_tid else []), *others]
+        step, launching = self.rank.step_tid, self.rank.launching
+        tids = list(dict.fromkeys([tid, step, *launching]))
+        if self.own_shadow:
+            for a, b, cause in self._first_shadowed(start, end, tids):
+                yield a, b, cause or "idle.unknown"
+            return
         for a, b, cause in self._first_busy(start, end, tids):
-            if cause in SHADOWABLE:
-                yield from self._in_shadow(a, b, cause or "idle.unknown")
-            else:
-                yield a, b, cause
+            for c, d, shadowed in self._in_shadow(a, b, cause):
+                yield c, d, shadowed or "idle.unknown"
+
+    def _pieces(self, tid: int, start: int, end: int) -> Iterator[Piece]:
+        line = self.rank.lines.get(tid)
+        yield from line.pieces(start, end) if line else [(start, end, None)]
 
     def _first_busy(self, start: int, end: int, tids: list[int]) -> Iterator[Piece]:
-        line = self.rank.lines.get(tids[0])
-        for a, b, cause in line.pieces(start, end) if line else [(start, end, None)]:
+        """What the first of the threads that has something open is doing."""
+        for a, b, cause in self._pieces(tids[0], start, end):
             if cause is None and len(tids) > 1:
                 yield from self._first_busy(a, b, tids[1:])
             else:
                 yield a, b, cause
 
-    def _in_shadow(self, start: int, end: int, cause: str) -> Iterator[tuple[int, int, str]]:
+    def _first_shadowed(self, start: int, end: int, tids: list[int]) -> Iterator[Piece]:
+        """Return the same where a thread's shadows are its own, and count as something open."""
+        for a, b, cause in self._pieces(tids[0], start, end):
+            for c, d, shadowed in self._in_shadow(a, b, cause, tids[0]):
+                if shadowed is None and len(tids) > 1:
+                    yield from self._first_shadowed(c, d, tids[1:])
+                else:
+                    yield c, d, shadowed
+
+    def _in_shadow(
+        self, start: int, end: int, cause: str | None, tid: int | None = None
+    ) -> Iterator[Piece]:
         """Charge the shadows' part of [start, end) to the sync as long as its budget lasts."""
-        for number, (a, b, budget) in enumerate(self._shadows):
-            if b <= start or a >= end:
+        shadows = self._shadows if cause in SHADOWABLE else []
+        for number, (a, b, budget, owner) in enumerate(shadows):
+            if b <= start or a >= end or tid not in (None, owner):
                 continue
             if start < a:
                 yield start, a, cause
