@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gpudiag.analyze.intervals import (
-    EMPTY,
     Intervals,
     clip,
     complement,
@@ -15,6 +14,7 @@ from gpudiag.analyze.intervals import (
     merge,
     overlap,
     union,
+    union_all,
 )
 from gpudiag.analyze.names import HostClass, by_code, is_host_collective
 
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from gpudiag.analyze.host import Host
     from gpudiag.analyze.window import Window
 
-# What lies inside a framework operator or a runtime call, whatever it does there.
+
+# Inside a framework operator, or in a runtime call, whatever it does there.
 _OPERATOR_KINDS = (HostClass.LAUNCH, HostClass.ALLOCATOR, HostClass.BLOCKING_COPY)
 
 
@@ -47,9 +48,7 @@ def _layers(host: Host, window: Window) -> list[tuple[str, Intervals]]:
     def spans(kind: HostClass) -> Intervals:
         return clip(host.spans(thread, kind), window.start, window.end)
 
-    operators = EMPTY
-    for kind in _OPERATOR_KINDS:
-        operators = merge(operators, spans(kind))
+    operators = union_all([spans(kind) for kind in _OPERATOR_KINDS])
     return [
         ("host.checkpoint", spans(HostClass.CHECKPOINT)),
         ("host.eval", spans(HostClass.EVAL)),

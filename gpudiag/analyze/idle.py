@@ -28,6 +28,7 @@ from gpudiag.analyze.intervals import (
     subtract,
     sum_by_owner,
     union,
+    union_all,
 )
 from gpudiag.analyze.names import IDLE_BUCKETS, DeviceClass, HostClass
 from gpudiag.analyze.window import Window
@@ -135,6 +136,8 @@ class _Charger:
         self._launchers = sorted(
             (int(thread) for thread in np.unique(host.thread[launches])), key=host.thread_order
         )
+        # What a sync's shadow may still take: pieces, and for each its cause and thread.
+        self._open: list[tuple[Pieces, int, int]] = []
 
     def charge(self, pieces: Pieces, thread: I64) -> None:
         """Charge each piece to its launching thread, then the step thread, then the others."""
@@ -146,7 +149,8 @@ class _Charger:
                 rest = self._charge_thread(rest, candidate)
                 if not len(rest):
                     break
-            self._add(rest, HostClass.NOTHING)
+            self._open.append((rest, HostClass.NOTHING, int(launcher)))
+        self._charge_open()
 
     def _charge_thread(self, pieces: Pieces, thread: int) -> Pieces:
         """Charge what one thread explains, first match; return the rest."""
@@ -154,12 +158,50 @@ class _Charger:
             if kind == HostClass.NOTHING or not len(pieces):
                 break
             inside, pieces = split(pieces, self._spans(thread, kind))
-            self._add(inside, kind)
-            if kind == HostClass.SYNC:
-                pieces = self._charge_shadow(pieces, thread)
-            elif kind == HostClass.LAUNCH:
-                self.profiler_ns += self._recording_cost(inside, thread)
+            if kind > HostClass.SYNC:
+                self._open.append((inside, kind, thread))
+            else:
+                self._add(inside, kind)
         return pieces
+
+    def _charge_open(self) -> None:
+        """Give the shadows of synchronise calls their part, and the rest to its own cause."""
+        taken = self._shadowed([pieces for pieces, _, _ in self._open])
+        for pieces, cause, thread in self._open:
+            inside, rest = split(pieces, taken)
+            self._add(inside, HostClass.SYNC)
+            self._add(rest, cause)
+            if cause == HostClass.LAUNCH:
+                self.profiler_ns += self._recording_cost(rest, thread)
+
+    def _shadowed(self, parts: list[Pieces]) -> Intervals:
+        """Return the time after each sync until the queue has recovered, at most its own length.
+
+        Only the time in ``parts`` counts and uses the length up, earliest first.
+        """
+        shadows, length = self._shadows()
+        inside, index = intersect_with_index(as_pieces(union_all(parts)), shadows)
+        before = np.cumsum(inside.lengths) - inside.lengths
+        spent = before - before[np.searchsorted(index, index, side="left")]
+        granted = np.clip(length[index] - spent, 0, inside.lengths)
+        return union(inside.starts, inside.starts + granted)
+
+    def _shadows(self) -> tuple[Intervals, I64]:
+        """Return the shadow of each sync call of the process, and the call's length.
+
+        A shadow lasts from the call's return to the next sync of any launching or step thread, a
+        compute kernel whose lead has recovered, or the window's end; empty ones are left out.
+        """
+        threads = dict.fromkeys([self._host.step_thread, *self._launchers])
+        calls = union_all([self._spans(thread, HostClass.SYNC) for thread in threads])
+        device, end = self._device, self._window.end
+        recovered = device.starts[device.is_compute & (device.lead >= LEAD_RECOVERED_NS)]
+        position = np.searchsorted(recovered, calls.ends, side="left")
+        until = np.append(recovered, end)[position]
+        following = np.append(calls.starts[1:], end)
+        stop = np.minimum(np.minimum(until, following), end)
+        keep = stop > calls.ends
+        return Intervals(calls.ends[keep], stop[keep]), (calls.ends - calls.starts)[keep]
 
     def _recording_cost(self, pieces: Pieces, thread: int) -> int:
         """Return what recording the events that start inside pieces may have cost, at most all."""
@@ -171,33 +213,6 @@ class _Charger:
             count = np.searchsorted(starts, pieces.ends) - np.searchsorted(starts, pieces.starts)
             total += int(count.sum()) * cost
         return min(total, int(pieces.lengths.sum()))
-
-    def _charge_shadow(self, pieces: Pieces, thread: int) -> Pieces:
-        """Charge the time after each sync until the queue has recovered, at most its own length."""
-        calls = self._spans(thread, HostClass.SYNC)
-        shadows, length = self._shadows(calls)
-        inside, index = intersect_with_index(pieces, shadows)
-        if not len(inside):
-            return pieces
-        running = np.cumsum(inside.lengths)
-        first = np.searchsorted(index, index, side="left")
-        before = running - inside.lengths
-        spent = before - before[first]
-        granted = np.clip(length[index] - spent, 0, inside.lengths)
-        charged = Pieces(inside.starts, inside.starts + granted, inside.owner)
-        self._add(charged, HostClass.SYNC)
-        return subtract(pieces, union(charged.starts, charged.ends))
-
-    def _shadows(self, calls: Intervals) -> tuple[Intervals, I64]:
-        """Return the shadow of each sync call, and the call's length; empty ones left out."""
-        device, end = self._device, self._window.end
-        recovered = device.starts[device.is_compute & (device.lead >= LEAD_RECOVERED_NS)]
-        position = np.searchsorted(recovered, calls.ends, side="left")
-        until = np.append(recovered, end)[position]
-        following = np.append(calls.starts[1:], end)
-        stop = np.minimum(np.minimum(until, following), end)
-        keep = stop > calls.ends
-        return Intervals(calls.ends[keep], stop[keep]), (calls.ends - calls.starts)[keep]
 
     def _spans(self, thread: int, kind: HostClass) -> Intervals:
         """Return a thread's spans of a kind on the device's clock."""

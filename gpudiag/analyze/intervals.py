@@ -13,6 +13,7 @@ was cut from. Nothing here loops over intervals in Python.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -76,7 +77,17 @@ def union(starts: I64, ends: I64) -> Intervals:
 
 def merge(a: Intervals, b: Intervals) -> Intervals:
     """Return a | b."""
-    return union(np.concatenate((a.starts, b.starts)), np.concatenate((a.ends, b.ends)))
+    return union_all((a, b))
+
+
+def union_all(parts: Sequence[Intervals | Pieces]) -> Intervals:
+    """Return the union of any number of sets or pieces."""
+    if not parts:
+        return EMPTY
+    return union(
+        np.concatenate([part.starts for part in parts]),
+        np.concatenate([part.ends for part in parts]),
+    )
 
 
 def clip(a: Intervals, start: int, end: int) -> Intervals:

@@ -64,12 +64,7 @@ def partition(device: Device, window: Window) -> Partition:
     compute = active(device.is_compute)
     taken = merge(compute, active(device.is_comm))
     comm = difference(active(device.is_comm), compute)
-    copies: dict[DeviceClass, Intervals] = {}
-    for kind in COPY_BUCKETS:
-        exposed = difference(active(device.kind == kind), taken)
-        if len(exposed):
-            copies[kind] = exposed
-            taken = merge(taken, exposed)
+    copies = _exposed_copies(device, window, taken)
     return Partition(
         tensor=tensor,
         other=difference(compute, tensor),
@@ -78,3 +73,18 @@ def partition(device: Device, window: Window) -> Partition:
         idle=complement(busy, window.start, window.end),
         busy=busy,
     )
+
+
+def _exposed_copies(
+    device: Device, window: Window, taken: Intervals
+) -> dict[DeviceClass, Intervals]:
+    """Return the exposed time of each kind of copy; of several at once the first kind has it."""
+    exposed: dict[DeviceClass, Intervals] = {}
+    for kind in COPY_BUCKETS:
+        mine = device.kind == kind
+        active = clip(union(device.starts[mine], device.ends[mine]), window.start, window.end)
+        part = difference(active, taken)
+        if len(part):
+            exposed[kind] = part
+            taken = merge(taken, part)
+    return exposed

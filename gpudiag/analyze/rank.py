@@ -130,7 +130,7 @@ def _account(trace: Trace, device: Device, host: Host, window: Window) -> Device
     parts = partition(device, window)
     late = {"comm.unsplit": host_late_ns(device, host, parts.comm)}
     late |= {COPY_BUCKETS[k]: host_late_ns(device, host, part) for k, part in parts.copies.items()}
-    missing, launches, lost = _missing_records(trace, device, host, window)
+    missing, launches, lost = _missing_records(trace, host, window)
     return DeviceAnalysis(
         device=device,
         window=window,
@@ -143,9 +143,7 @@ def _account(trace: Trace, device: Device, host: Host, window: Window) -> Device
     )
 
 
-def _missing_records(
-    trace: Trace, device: Device, host: Host, window: Window
-) -> tuple[Intervals, int, int]:
+def _missing_records(trace: Trace, host: Host, window: Window) -> tuple[Intervals, int, int]:
     """Return the stretches where launch calls lack device records, the calls, and those without.
 
     The host runs ahead of the device, so a call belongs to the step whose span on the host holds
