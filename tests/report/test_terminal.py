@@ -65,7 +65,7 @@ def test_the_sentence_comes_first_and_whole(case, width):
 def test_buckets_shares_sum_and_findings_survive_narrow_terminals(width):
     """What is dropped is never a bucket, its share, or that the sum is the window."""
     words = shown(analysis(8), width).split()
-    assert {"idle.input", "40.8", "100.0", "input_stall."} <= set(words)
+    assert {"idle.input", "40.8", "100.0", "input_stall"} <= set(words)
     assert "sum = window, to the ns" in " ".join(words)
 
 
@@ -197,3 +197,20 @@ def test_the_same_said_of_many_ranks_is_said_once():
     entries = [Quality("no_device", "warning", 2, f"rank {rank}: no device") for rank in range(64)]
     text = shown(replace(analysis(1), quality=entries))
     assert "no_device (128): ranks 0-63: no device" in text
+
+
+def test_many_notes_of_one_kind_are_cut_unless_asked_for():
+    """What differs by rank is told once, and in full with -v."""
+    entries = [Quality("few_periods", "warning", 2, f"rank {r}: device {r}: 2") for r in range(8)]
+    one = replace(analysis(1), quality=entries)
+    assert "few_periods: 7 more, with -v" in shown(one)
+    assert shown(one, verbose=True).count("few_periods") == 8
+
+
+def test_a_bucket_is_charged_only_to_what_fills_most_of_it():
+    """The largest of many small spans is not who is to blame."""
+    one = analysis(1)
+    small = replace(one.gap_causes[0], total_ns=9 * MS)
+    table = shown(replace(one, gap_causes=[small]), 120).split("gaps by cause")[0]
+    assert "DataLoader" not in table
+    assert "DataLoader" in shown(one, 120).split("gaps by cause")[0]

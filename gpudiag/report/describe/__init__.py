@@ -31,7 +31,7 @@ def describe(analysis: Analysis, *, top: int, verbose: bool = False) -> Report:
     ]
     if verbose:
         sections += [rank_table(analysis), rank_buckets(analysis), file_table(analysis)]
-    sections += [quality(analysis), next_steps(analysis, verbose=verbose)]
+    sections += [quality(analysis, everything=verbose), next_steps(analysis, verbose=verbose)]
     return Report(
         headline=fmt.clean(analysis.headline),
         context=context(analysis),

@@ -100,7 +100,7 @@ def _columns(split: _Split) -> tuple[Column, ...]:
         if needed
     )
     return (
-        Column(title="bucket", min_width=12, cut="middle"),
+        Column(title="bucket", cut="middle"),
         Column(
             title=f"{split.scale.unit}/{per}" if per else split.scale.unit, align="right", drop=2
         ),
@@ -120,7 +120,7 @@ def _rows(split: _Split, *, everything: bool) -> list[Row]:
     if small:
         rest_ns = sum(split.buckets[name] for name in small)
         cells = _cells(split, f"rest ({len(small)} buckets)", rest_ns)
-        rows.append(Row(cells=(*cells, "each with -v", ""), tone="dim"))
+        rows.append(Row(cells=(*cells, "", ""), tone="dim"))
     return rows
 
 
@@ -163,11 +163,11 @@ def _only_on(analysis: Analysis, name: str) -> str:
 
 
 def _largest_span(analysis: Analysis, name: str) -> str:
-    """Return what the host was most in during a bucket, and where: "aten::item, train.py:88"."""
-    causes = [c for c in analysis.gap_causes if c.cause == name and (c.host_span or c.file_line)]
-    if not causes:
+    """Return what the host was in for most of a bucket, and where: "aten::item, train.py:88"."""
+    causes = [cause for cause in analysis.gap_causes if cause.cause == name]
+    largest = max(causes, key=lambda cause: cause.total_ns, default=None)
+    if largest is None or largest.total_ns < analysis.job_buckets_ns.get(name, 0) / 2:
         return ""
-    largest = max(causes, key=lambda cause: cause.total_ns)
     span = fmt.host_span(largest.host_span) if largest.host_span else ""
     at = fmt.clean(largest.file_line) if largest.file_line else ""
     return ", ".join(part for part in (span, at) if part)

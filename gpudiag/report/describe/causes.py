@@ -11,6 +11,9 @@ from gpudiag.report.view import Column, Row, Table
 if TYPE_CHECKING:
     from gpudiag.model.analysis import Analysis
 
+# Causes below this share are in the JSON only: nobody would act on them.
+_TINY_SHARE = 0.001
+
 
 def gap_table(analysis: Analysis, top: int) -> Table | None:
     """Return the causes of idle time, the largest first, with what the host was doing."""
@@ -18,6 +21,9 @@ def gap_table(analysis: Analysis, top: int) -> Table | None:
     if totals is None or not analysis.gap_causes:
         return None
     causes = sorted(analysis.gap_causes, key=lambda cause: -cause.total_ns)
+    notable = [cause for cause in causes if totals.share(cause.total_ns) >= _TINY_SHARE]
+    if not notable:
+        return None
     rows = [
         Row(
             cells=(
@@ -25,17 +31,17 @@ def gap_table(analysis: Analysis, top: int) -> Table | None:
                 fmt.share(totals.share(cause.total_ns)),
                 fmt.count(cause.count),
                 fmt.duration(cause.longest_ns),
-                fmt.host_span(cause.host_span) if cause.host_span else "nothing recorded",
+                fmt.host_span(cause.host_span) if cause.host_span else "no annotation",
                 fmt.clean(cause.file_line) if cause.file_line else "",
                 fmt.ranks(cause.ranks),
             )
         )
-        for cause in causes[:top]
+        for cause in notable[:top]
     ]
     return Table(
         title="gaps by cause",
         columns=(
-            Column(title="cause", min_width=12, cut="middle"),
+            Column(title="cause", cut="middle"),
             Column(title="share", align="right"),
             Column(title="pieces", align="right", drop=3),
             Column(title="longest", align="right", drop=2),
@@ -44,7 +50,7 @@ def gap_table(analysis: Analysis, top: int) -> Table | None:
             Column(title="ranks", drop=5),
         ),
         rows=tuple(rows),
-        notes=_left_out(len(causes), top, "cause"),
+        notes=_left_out(len(notable), top, "cause"),
     )
 
 
@@ -70,7 +76,7 @@ def kernel_table(analysis: Analysis, top: int) -> Table | None:
     return Table(
         title="kernels by time",
         columns=(
-            Column(title="kernel", min_width=16, cut="middle"),
+            Column(title="kernel", min_width=36, cut="middle"),
             Column(title="kind", drop=4),
             Column(title="count", align="right", drop=3),
             Column(title="mean", align="right", drop=2),

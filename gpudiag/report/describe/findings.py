@@ -31,7 +31,7 @@ def findings(analysis: Analysis) -> Lines:
 
 
 def _finding(number: int, finding: Finding) -> list[Line]:
-    heading = f"{finding.severity}: {finding.id}. {fmt.clean(finding.title)}"
+    heading = f"{finding.id} ({finding.severity}): {fmt.clean(finding.title)}"
     lines = [
         Line(label=str(number), text=heading, tone=_TONES.get(finding.severity, "strong"), indent=2)
     ]
@@ -62,8 +62,8 @@ def _facts(finding: Finding) -> str:
     parts.append(f"confidence {finding.confidence}")
     if finding.ranks:
         parts.append(fmt.rank_list(finding.ranks))
-    if finding.affected:
-        parts.append(f"waited for by {fmt.ranks(finding.affected)}")
+    if finding.affected and set(finding.affected) != set(finding.ranks):
+        parts.append(f"felt on {fmt.rank_list(finding.affected)}")
     return "; ".join(parts)
 
 

@@ -65,8 +65,7 @@ def _fit(columns: tuple[Column, ...], rows: list[list[str]], room: int) -> list[
     laid = [one for one in laid if one.index == 0 or any(row[one.index] for row in rows[1:])]
     while True:
         last = max(laid, key=lambda one: one.column.drop)
-        # What is always kept is cut only when little else is left to go.
-        cut = _cut_down(laid, room, kept_too=last.column.drop <= 1)
+        cut = _cut_down(laid, room)
         if cut is not None:
             return cut
         if not last.column.drop:
@@ -78,7 +77,7 @@ def _total(laid: list[_Laid]) -> int:
     return sum(one.width for one in laid) + _GAP * (len(laid) - 1)
 
 
-def _cut_down(laid: list[_Laid], room: int, *, kept_too: bool) -> list[_Laid] | None:
+def _cut_down(laid: list[_Laid], room: int) -> list[_Laid] | None:
     """Return the columns with those that may be cut made narrower; None if still too wide.
 
     Cuts the widest first, so that the columns that may be cut end up of similar widths.
@@ -86,11 +85,7 @@ def _cut_down(laid: list[_Laid], room: int, *, kept_too: bool) -> list[_Laid] | 
     widths = [one.width for one in laid]
     excess = _total(laid) - room
     while excess > 0:
-        able = [
-            i
-            for i, one in enumerate(laid)
-            if 0 < one.column.min_width < widths[i] and (kept_too or one.column.drop)
-        ]
+        able = [i for i, one in enumerate(laid) if 0 < one.column.min_width < widths[i]]
         if not able:
             return None
         widths[max(able, key=lambda i: widths[i])] -= 1
