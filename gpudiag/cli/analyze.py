@@ -17,10 +17,12 @@ from gpudiag.errors import GpudiagError, UsageError
 
 if TYPE_CHECKING:
     from gpudiag.cli.session import Session
-    from gpudiag.model.analysis import Analysis, Input
+    from gpudiag.model.analysis import Analysis
 
 SEVERITIES = ("info", "warning", "error")
 _STDIN = "-"
+# The reader's quality entry for files that it was given and could not read.
+_UNREADABLE = "inputs_unreadable"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,10 +118,12 @@ def _run(paths: list[str], config: Config, shown: _Shown) -> int:
     _check_usage(paths, wanted, shown)
     analysis = _analysis(paths, config, quiet=shown.quiet)
     _print(analysis, config, shown)
-    _warn_of_lost(analysis, paths, quiet=shown.quiet)
+    lost = losses(analysis)
+    for one in [] if shown.quiet else lost:
+        output.say(f"gpudiag: {one}")
     if fail_on_met(analysis, wanted):
         return ExitCode.FAIL_ON_MET
-    if not config.settings["partial_ok"].value and lost_inputs(analysis, paths):
+    if not config.settings["partial_ok"].value and lost:
         return ExitCode.PARTIAL
     return ExitCode.DONE
 
@@ -200,12 +204,6 @@ def _write_file(path: Path, data: bytes) -> None:
         raise GpudiagError(f"{path} can't be written", f"{error.strerror}.") from error
 
 
-def _warn_of_lost(analysis: Analysis, paths: list[str], *, quiet: bool) -> None:
-    """Say on stderr which files were not read whole, for those who look only at the data."""
-    for one in [] if quiet else lost_inputs(analysis, paths):
-        output.say(f"gpudiag: {one.path}: {one.status}: {one.message or 'no reason recorded'}")
-
-
 def fail_on_met(analysis: Analysis, wanted: tuple[str, ...]) -> bool:
     """Return whether a finding was made that the caller wants to fail on."""
     severities = [SEVERITIES.index(name) for name in wanted if name in SEVERITIES]
@@ -216,13 +214,13 @@ def fail_on_met(analysis: Analysis, wanted: tuple[str, ...]) -> bool:
     )
 
 
-def lost_inputs(analysis: Analysis, named: list[str]) -> list[Input]:
-    """Return the files that broke off, and those that the user named but can't be read at all.
+def losses(analysis: Analysis) -> list[str]:
+    """Return what of the input could not be read: files that broke off, and unreadable ones.
 
     Something else that lies in a folder of traces, a README say, is no loss.
     """
-    return [
-        one
-        for one in analysis.inputs
-        if one.status == "partial" or (one.status == "skipped" and one.path in named)
+    broken = [one for one in analysis.inputs if one.status == "partial"]
+    unreadable = [one for one in analysis.quality if one.id == _UNREADABLE]
+    return [f"{one.path}: partial: {one.message or 'no reason recorded'}" for one in broken] + [
+        one.message for one in unreadable
     ]

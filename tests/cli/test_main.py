@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from report.sample_analysis import analysis, damaged
 
 from gpudiag.cli import analyze
-from gpudiag.cli.analyze import fail_on_met, lost_inputs
+from gpudiag.cli.analyze import fail_on_met, losses
 from gpudiag.cli.main import main
 from gpudiag.errors import InputError
+from gpudiag.model.tables import Quality
 
 
 def exit_code(args):
@@ -90,12 +90,11 @@ def test_fail_on_takes_findings_and_severities(wanted, met):
     assert fail_on_met(analysis(1), wanted) is met
 
 
-def test_partial_and_named_but_skipped_files_are_losses():
+def test_what_broke_off_or_is_unreadable_is_a_loss():
     """A README that lay in the folder is none."""
-    assert not lost_inputs(analysis(1), ["traces"])
-    assert lost_inputs(damaged(), ["traces"])
     one = analysis(1)
     skipped = replace(one.inputs[0], path="traces/README.md", status="skipped")
-    one = replace(one, inputs=[*one.inputs, skipped])
-    assert not lost_inputs(one, ["traces"])
-    assert lost_inputs(one, [str(Path("traces/README.md"))])
+    assert losses(replace(one, inputs=[*one.inputs, skipped])) == []
+    assert losses(damaged()) == ["traces/rank0.json.gz: partial: broke off at byte 20,431,002"]
+    unreadable = Quality("inputs_unreadable", "error", 1, "left out: x")
+    assert losses(replace(one, quality=[unreadable])) == ["left out: x"]
