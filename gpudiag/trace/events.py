@@ -17,11 +17,11 @@ from gpudiag.trace.schema import EVENTS
 from gpudiag.trace.source import BLOCK_BYTES
 
 if TYPE_CHECKING:
-    from collections import Counter
     from collections.abc import Callable, Sequence
 
     from gpudiag.trace.faults import Faults
     from gpudiag.trace.frame import Cut
+    from gpudiag.trace.repair import Repairs
     from gpudiag.trace.source import ByteSource
 
 MAX_EVENT_BYTES = 8 << 20  # an "event" longer than this is damage
@@ -134,12 +134,12 @@ class EventWalk:
         return False
 
     def _take_repaired(self, cut: Cut) -> bool:
-        text, counts = repair(self._text[self._start : cut.end])
-        events = _decode(text) if counts else None
+        text, repairs = repair(self._text[self._start : cut.end])
+        events = _decode(text) if repairs else None
         if events is None:
             return False
         self._add(events)
-        self._count(counts)
+        self._count(repairs)
         self._start = cut.following
         return True
 
@@ -172,23 +172,23 @@ class EventWalk:
             self._start += 1
             self.closed = True
             return True
-        end = self._event_end()
-        if end is None:
+        length = self._event_length()
+        if length is None:
             return self._last(batch)
-        read = self._event(end, batch) if self._text.startswith(b"{", self._start) else None
+        read = self._event(length, batch) if self._text.startswith(b"{", self._start) else None
         if read is None:
             self.faults.add("events_lost", self._at)
-        self._start = read or end
+        self._start += read or length
         return True
 
-    def _event_end(self) -> int | None:
-        """Return where the first event ends, told by what follows it; None if nothing does."""
+    def _event_length(self) -> int | None:
+        """Return the first event's length, told by what follows it; None if nothing does."""
         while True:
             match = NEXT.search(self._text, self._start)
             if match and (self._eof or match.end() < len(self._text)):
-                return match.start() + 1
+                return match.start() + 1 - self._start
             if self._held > MAX_EVENT_BYTES:
-                return match.start() + 1 if match else self._start + MAX_EVENT_BYTES
+                return match.start() + 1 - self._start if match else MAX_EVENT_BYTES
             if not self._more() and match is None:
                 return None
 
@@ -200,40 +200,39 @@ class EventWalk:
         self.faults.add("truncated", self._at)
         return False
 
-    def _event(self, end: int, batch: list[object]) -> int | None:
-        """Read the event that starts here; return where it ends, None if it can't be read."""
-        text = self._text[self._start : end]
+    def _event(self, length: int, batch: list[object]) -> int | None:
+        """Read the event that starts here; return its length, None if it can't be read."""
+        text = self._text[self._start : self._start + length]
         if self._accept(text, batch):
-            return end
+            return length
         if _is_open(text):
-            longer = self._matching_end()
-            if longer and self._accept(self._text[self._start : longer], batch):
-                return longer
-            end = self._start + len(text)
+            whole = self._matching_length()
+            if whole and self._accept(self._text[self._start : self._start + whole], batch):
+                return whole
         requoted = requote(text)
         if requoted is not None and self._accept(requoted, batch):
             self.faults.add("quotes", self._at)
-            return end
+            return length
         return None
 
     def _accept(self, text: bytes, batch: list[object]) -> bool:
         """Add one event's text to the batch, as it is or repaired; False if it can't be read."""
         events = _decode_any(text)
         if events is None:
-            repaired, counts = repair(text)
-            events = _decode_any(repaired) if counts else None
+            repaired, repairs = repair(text)
+            events = _decode_any(repaired) if repairs else None
             if events is None:
                 return False
-            self._count(counts)
+            self._count(repairs)
         batch.extend(events)
         return True
 
-    def _count(self, repairs: Counter[str]) -> None:
-        for kind, count in repairs.items():
-            self.faults.add(kind, self._at, count)
+    def _count(self, repairs: Repairs) -> None:
+        for kind, (count, first) in repairs.items():
+            self.faults.add(kind, self._at + first, count)
 
-    def _matching_end(self) -> int | None:
-        """Return where the brackets that open here close."""
+    def _matching_length(self) -> int | None:
+        """Return the length up to where the brackets that open here close."""
         while self._held < MAX_NESTED_BYTES and self._more():
             pass
         depth = 0
@@ -243,7 +242,7 @@ class EventWalk:
             elif token[0] in b"}]":
                 depth -= 1
                 if depth == 0:
-                    return token.end()
+                    return token.end() - self._start
         return None
 
     def _read_tail(self) -> None:

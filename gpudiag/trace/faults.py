@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from typing import TYPE_CHECKING
+
 from gpudiag.model.tables import Quality
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+# Lines are counted by reading again, which is cheap only so far into a file.
+LINE_LIMIT_BYTES = 64 << 20
 
 
 @dataclass(slots=True)
@@ -43,18 +51,18 @@ MESSAGES = {
     ),
     "escapes": (
         "info",
-        "{count} invalid escape{s} in strings read as written, the first after {place}",
+        "{count} invalid escape{s} in strings read as written, the first at {place}",
     ),
-    "control_chars": ("info", "{count} raw control character{s} accepted, the first after {place}"),
+    "control_chars": ("info", "{count} raw control character{s} accepted, the first at {place}"),
     "utf8": (
         "warning",
-        "{count} byte{s} that are no UTF-8 replaced by U+FFFD, the first after {place}",
+        "{count} byte{s} that are no UTF-8 replaced by U+FFFD, the first at {place}",
     ),
     "bare_words": (
         "warning",
-        "{count} value{s} that are no JSON (N/A, NaN...) read as missing, the first after {place}",
+        "{count} value{s} that are no JSON (N/A, NaN...) read as missing, the first at {place}",
     ),
-    "commas": ("info", "{count} superfluous comma{s} ignored, the first after {place}"),
+    "commas": ("info", "{count} superfluous comma{s} ignored, the first at {place}"),
     "quotes": (
         "info",
         "{count} event name{s} with unescaped quotes read as written, the first at {place}",
@@ -64,11 +72,29 @@ MESSAGES = {
 LOSSES = ("events_lost", "truncated")
 
 
+def line_numbers(blocks: Iterable[bytes], positions: Iterable[int]) -> dict[int, int]:
+    """Return the line (from 1) of each position in a stream of text; far ones are left out."""
+    lines: dict[int, int] = {}
+    wanted = sorted({p for p in positions if p < LINE_LIMIT_BYTES})
+    start, line = 0, 1
+    for block in blocks:
+        while wanted and wanted[0] < start + len(block):
+            position = wanted.pop(0)
+            lines[position] = line + block.count(b"\n", 0, position - start)
+        if not wanted:
+            break
+        start += len(block)
+        line += block.count(b"\n")
+    return lines
+
+
 def quality_of(faults: Faults, events: int, line_of: dict[int, int]) -> list[Quality]:
-    """Describe the faults; ``line_of`` gives lines for positions where they are known."""
+    """Describe the faults; ``line_of`` gives the lines of positions where they are known."""
     out = []
-    for kind, fault in faults.by_kind.items():
-        severity, message = MESSAGES[kind]
+    for kind, (severity, message) in MESSAGES.items():
+        fault = faults.by_kind.get(kind)
+        if fault is None:
+            continue
         place = f"byte {fault.at:,}"
         if fault.at in line_of:
             place += f" (line {line_of[fault.at]:,})"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpudiag.errors import InputError
@@ -9,10 +10,10 @@ from gpudiag.model.tables import Quality, Trace
 from gpudiag.trace.builder import TableBuilder
 from gpudiag.trace.detect import OWN_CATEGORIES, NotATraceError
 from gpudiag.trace.events import EventWalk
-from gpudiag.trace.faults import LOSSES, Faults, quality_of
+from gpudiag.trace.faults import LOSSES, Faults, line_numbers, quality_of
 from gpudiag.trace.info import trace_info
 from gpudiag.trace.metadata import KINETO_KEYS, base_time_ns, parse_metadata
-from gpudiag.trace.source import BLOCK_BYTES
+from gpudiag.trace.source import BLOCK_BYTES, open_source
 
 if TYPE_CHECKING:
     from gpudiag.trace.source import ByteSource
@@ -92,4 +93,12 @@ def _quality(source: ByteSource, faults: Faults, builder: TableBuilder) -> list[
         Quality(n.id, "warning", 1, f"{n.message}; {n.at:,} bytes of text were read")
         for n in source.notes
     ]
-    return out + quality_of(faults, builder.events, {})
+    return out + quality_of(faults, builder.events, _lines(source, faults))
+
+
+def _lines(source: ByteSource, faults: Faults) -> dict[int, int]:
+    """Find the lines of faults by reading the file again, where it is a file."""
+    if not faults.by_kind or not Path(source.path).is_file():
+        return {}
+    with open_source(source.path) as again:
+        return line_numbers(again.blocks(), (f.at for f in faults.by_kind.values()))

@@ -8,7 +8,6 @@ docs/reference/recovery.md, for other readers to follow.
 from __future__ import annotations
 
 import re
-from collections import Counter
 
 _GAP = rb"[ \t\r\n]*"
 _DELIMITER = rb"(?=[ \t\r\n,:{}\[\]]|\Z)"
@@ -16,8 +15,7 @@ _ESCAPE = rb'\\(?:["\\/bfnrt]|u(?![dD][89a-fA-F])[0-9a-fA-F]{4})'
 _PAIR = rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
 _PLAIN = rb'[^"\\\x00-\x1f]*'
 _STRING = rb'"' + _PLAIN + rb"(?:(?:" + _ESCAPE + rb"|" + _PAIR + rb")" + _PLAIN + rb')*+"'
-# More than two digits of exponent may leave the range of a double.
-_NUMBER = rb"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,2})?" + _DELIMITER
+_NUMBER = rb"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?" + _DELIMITER
 _WORD = rb"(?:true|false|null)" + _DELIMITER
 _COMMA = rb",(?!" + _GAP + rb"[,}\]])"
 _GOOD = re.compile(
@@ -34,7 +32,6 @@ _GOOD = re.compile(
 _ANY_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*+"', re.DOTALL)
 _BARE = re.compile(rb'[^ \t\r\n,:{}\[\]"\x00-\x1f]+')
 _CONTROL = re.compile(rb"[\x00-\x1f]")
-_VALID_ESCAPE = re.compile(_PAIR + rb"|" + _ESCAPE)
 _BACKSLASH = re.compile(_PAIR + rb"|" + _ESCAPE + rb"|\\", re.DOTALL)
 _SURROGATE = re.compile(_PAIR + rb"|\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
 _LITERAL_BACKSLASH = re.compile(rb'\\(["\\/]?)')
@@ -43,23 +40,26 @@ _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 BAD_UTF8, CONTROL, ESCAPE, BARE, COMMA = "utf8", "control_chars", "escapes", "bare_words", "commas"
 
 
-def repair(text: bytes) -> tuple[bytes, Counter[str]]:
-    """Return the text with every known damage repaired, and how many of each kind there were."""
-    counts: Counter[str] = Counter()
-    text = _utf8(text, counts)
+class Repairs(dict[str, tuple[int, int]]):
+    """How many repairs of each kind, and where in the text the first was needed."""
+
+    def note(self, kind: str, at: int, count: int = 1) -> None:
+        """Count repairs of one kind."""
+        known, first = self.get(kind, (0, at))
+        self[kind] = (known + count, min(first, at))
+
+
+def repair(text: bytes) -> tuple[bytes, Repairs]:
+    """Return the text with every known damage repaired, and what was repaired."""
+    repairs = Repairs()
     out: list[bytes] = []
     position = 0
-    while True:
-        end = _end_of_good(text, position)
+    while (end := _end_of_good(text, position)) < len(text):
         out.append(text[position:end])
-        if end == len(text):
-            break
-        fixed, position = _fix(text, end, counts)
+        fixed, position = _fix(text, end, repairs)
         out.append(fixed)
-        if position < 0:  # a string that never ends: nothing can be told after it
-            out.append(text[end:])
-            break
-    return b"".join(out), counts
+    out.append(text[position:])
+    return _utf8(text, b"".join(out), repairs), repairs
 
 
 def _end_of_good(text: bytes, start: int) -> int:
@@ -67,54 +67,51 @@ def _end_of_good(text: bytes, start: int) -> int:
     return match.end() if match else start
 
 
-def _utf8(text: bytes, counts: Counter[str]) -> bytes:
-    if text.isascii():
-        return text
+def _utf8(original: bytes, text: bytes, repairs: Repairs) -> bytes:
+    """Replace what is no UTF-8; counted in the text as it was."""
     try:
-        text.decode()
-    except UnicodeDecodeError:
-        replaced = text.decode(errors="replace")
-        counts[BAD_UTF8] += replaced.count(_REPLACEMENT) - text.count(_REPLACEMENT.encode())
-        return replaced.encode()
+        original.decode()
+    except UnicodeDecodeError as error:
+        replaced = original.decode(errors="replace").count(_REPLACEMENT)
+        repairs.note(BAD_UTF8, error.start, replaced - original.count(_REPLACEMENT.encode()))
+        return text.decode(errors="replace").encode()
     return text
 
 
-def _fix(text: bytes, at: int, counts: Counter[str]) -> tuple[bytes, int]:
+def _fix(text: bytes, at: int, repairs: Repairs) -> tuple[bytes, int]:
     """Repair the one damaged thing that starts at ``at``; return it and where it ends."""
     first = text[at : at + 1]
     if first == b'"':
         string = _ANY_STRING.match(text, at)
-        return (_fix_string(string[0], counts), string.end()) if string else (b"", -1)
+        if string is None:  # it never ends: nothing can be told of what follows
+            return text[at:], len(text)
+        return _fix_string(string[0], at, repairs), string.end()
     if first == b",":
-        counts[COMMA] += 1
+        repairs.note(COMMA, at)
         return b"", at + 1
     bare = _BARE.match(text, at)
     if bare is None:
-        counts[CONTROL] += 1
+        repairs.note(CONTROL, at)
         return b" ", at + 1
-    counts[BARE] += 1
+    repairs.note(BARE, at)
     return b"null", bare.end()
 
 
-def _fix_string(text: bytes, counts: Counter[str]) -> bytes:
-    text = _SURROGATE.sub(lambda m: _lone_surrogate(m[0], counts), text)
+def _fix_string(text: bytes, at: int, repairs: Repairs) -> bytes:
+    lone = sum(len(m[0]) == len(rb"\ud800") for m in _SURROGATE.finditer(text))
+    if lone:
+        repairs.note(ESCAPE, at, lone)
+        text = _SURROGATE.sub(lambda m: m[0] if len(m[0]) > len(rb"\ud800") else rb"\ufffd", text)
     wrong = sum(m[0] == b"\\" for m in _BACKSLASH.finditer(text))
     if wrong:
         # A writer that escapes nothing: \n in torch\nn\modules is no line end either.
-        counts[ESCAPE] += wrong
+        repairs.note(ESCAPE, at, wrong)
         text = _LITERAL_BACKSLASH.sub(lambda m: m[0] if m[1] else b"\\\\", text)
     controls = len(_CONTROL.findall(text))
     if controls:
-        counts[CONTROL] += controls
+        repairs.note(CONTROL, at, controls)
         text = _CONTROL.sub(lambda m: b"\\u%04x" % m[0][0], text)
     return text
-
-
-def _lone_surrogate(text: bytes, counts: Counter[str]) -> bytes:
-    if len(text) > len(rb"\ud800"):
-        return text
-    counts[ESCAPE] += 1
-    return rb"\ufffd"
 
 
 _NAME = re.compile(rb'"name"' + _GAP + rb":" + _GAP + rb'"')
