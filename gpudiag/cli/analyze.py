@@ -13,7 +13,7 @@ import typer
 from gpudiag.cli import output
 from gpudiag.cli.exit_codes import ExitCode
 from gpudiag.config import Config, load_config, suggestion
-from gpudiag.errors import GpudiagError, UsageError
+from gpudiag.errors import GpudiagError, InputError, UsageError
 
 if TYPE_CHECKING:
     from gpudiag.cli.session import Session
@@ -166,7 +166,19 @@ def _analysis(paths: list[str], config: Config, *, quiet: bool) -> Analysis:
 
     with reading_progress(shown=output.is_tty(sys.stderr) and not quiet) as progress:
         job = read_job(paths, progress=progress)
-    return analyze_job(job, Options(window=config.text("window"), extra_spans=config.extra_spans()))
+    options = Options(window=config.text("window"), extra_spans=config.extra_spans())
+    analysis = analyze_job(job, options)
+    _refuse_empty(analysis)
+    return analysis
+
+
+def _refuse_empty(analysis: Analysis) -> None:
+    """Refuse an analysis without any window: there is nothing to say of it."""
+    if any(rank.window_ns or rank.host_window_ns for rank in analysis.ranks):
+        return
+    why = "\n".join(entry.message for entry in analysis.quality if entry.severity != "info")
+    fix = "Record a few whole steps with torch.profiler, or try another --window."
+    raise InputError("The traces hold nothing that can be analysed", why, fix)
 
 
 def _print(analysis: Analysis, config: Config, shown: _Shown) -> None:

@@ -66,6 +66,11 @@ def with_window(analysis: Analysis) -> list[RankResult]:
     return [result for result in analysis.ranks if result.window_ns]
 
 
+def window_refused(analysis: Analysis) -> bool:
+    """Return whether device activity is there, but not the window that was asked for."""
+    return any(entry.id == "no_window" for entry in analysis.quality)
+
+
 def without_device(analysis: Analysis) -> list[int]:
     """Return the ranks for which no device activity was recorded."""
     return sorted({r.rank for r in analysis.ranks} - {r.rank for r in with_window(analysis)})

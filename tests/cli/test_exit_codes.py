@@ -103,6 +103,18 @@ def test_a_named_file_that_cannot_be_read_is_exit_4_beside_one_that_can(trace, t
     assert "bad.json" in done.stderr
 
 
+def test_a_window_that_cannot_be_had_is_exit_3(tmp_path):
+    """Without step marks there are no steps to account for; the message says what to try."""
+    trace = tiny_trace()
+    steps = [e for e in trace["traceEvents"] if not e["name"].startswith("ProfilerStep")]
+    path = tmp_path / "unmarked.json"
+    path.write_text(json.dumps(trace | {"traceEvents": steps}))
+    done = gpudiag("analyze", path, "--window", "steps")
+    assert done.returncode == 3, done.stderr
+    assert "--window" in done.stderr
+    assert gpudiag("analyze", path).returncode == 0
+
+
 def test_stdin_is_a_trace(trace):
     """``zcat trace.json.gz | gpudiag analyze -``, compressed or not."""
     raw = trace.read_bytes()

@@ -11,6 +11,7 @@ from gpudiag.report.describe.context import context
 from gpudiag.report.describe.findings import findings, next_steps
 from gpudiag.report.describe.quality import quality
 from gpudiag.report.describe.verbose import file_table, rank_buckets, rank_table
+from gpudiag.report.totals import window_refused
 from gpudiag.report.view import Line, Lines, Report, Section
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ def describe(analysis: Analysis, *, top: int, verbose: bool = False) -> Report:
     """Return the whole report of an analysis; ``verbose`` adds every bucket, file and rank."""
     device = device_table(analysis, everything=verbose)
     sections: list[Section | None] = [
-        device or _no_device(),
+        device or _no_device(analysis),
         host_table(analysis) if verbose or device is None else None,
         gap_table(analysis, top),
         kernel_table(analysis, top),
@@ -46,9 +47,11 @@ def describe_brief(analysis: Analysis) -> Report:
     return Report(headline=fmt.clean(analysis.headline), context="", sections=sections)
 
 
-def _no_device() -> Lines:
+def _no_device(analysis: Analysis) -> Lines:
     text = (
         "device activity not recorded: nothing can be said of the GPU's time. Below is what the "
         "training threads did. To see the device, profile with ProfilerActivity.CUDA."
     )
+    if window_refused(analysis):
+        text = "no window of the kind asked for; data quality says why. Try another --window."
     return Lines(title="where the GPU time went", lines=(Line(text=text, indent=2),))

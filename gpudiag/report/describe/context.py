@@ -5,7 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gpudiag.report import format as fmt
-from gpudiag.report.totals import device_totals, host_totals, with_window, without_device
+from gpudiag.report.totals import (
+    device_totals,
+    host_totals,
+    window_refused,
+    with_window,
+    without_device,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -49,7 +55,7 @@ def _hosts(analysis: Analysis) -> str:
 
 def _devices(analysis: Analysis) -> str:
     if not with_window(analysis):
-        return "device activity not recorded"
+        return "no device window" if window_refused(analysis) else "device activity not recorded"
     name = fmt.clean(analysis.job.gpu_name) if analysis.job.gpu_name else "GPU model not recorded"
     absent = without_device(analysis)
     if absent:

@@ -1,0 +1,98 @@
+"""Write the parts of the documentation that the program itself knows.
+
+``python docs/generate.py`` writes docs/reference/findings.md from the catalogue and the terminal
+capture in README.md from a sample trace; ``--check`` only says whether they are up to date.
+"""  # noqa: INP001 - a script, no package
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gpudiag.model.catalogue import CATALOGUE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from gpudiag.model.catalogue import Entry
+
+ROOT = Path(__file__).resolve().parents[1]
+FINDINGS = ROOT / "docs" / "reference" / "findings.md"
+README = ROOT / "README.md"
+SAMPLE = "sample_traces/sim-input-stall"
+WIDTH = "100"
+_CAPTURE = re.compile(r"(<!-- capture -->\n```\n).*?(\n```\n)", re.DOTALL)
+_HEADER = """\
+# Findings and buckets
+
+Written by `docs/generate.py` from the catalogue that `gpudiag explain` prints. How the buckets are
+measured against one another is in [the accounting](../concepts/accounting.md).
+"""
+
+
+def findings() -> str:
+    """Return docs/reference/findings.md."""
+    lines = [_HEADER, "## Findings", ""]
+    for entry in _of("finding"):
+        lines += list(_finding(entry))
+    lines += ["## Buckets", "", "| bucket | is | measured |", "|---|---|---|"]
+    lines += [
+        f"| `{one.id}` | {one.title}. {one.meaning} | {one.measured} |" for one in _of("bucket")
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _of(kind: str) -> list[Entry]:
+    return [entry for entry in CATALOGUE.values() if entry.kind == kind]
+
+
+def _finding(entry: Entry) -> Iterator[str]:
+    yield from (f"### {entry.id}", "", f"*{entry.title[0].upper()}{entry.title[1:]}.*", "")
+    yield from (entry.meaning, "")
+    yield f"- Measured: {entry.measured}"
+    yield f"- Reported: {entry.threshold}"
+    if entry.buckets:
+        yield "- Buckets: " + ", ".join(f"`{name}`" for name in entry.buckets)
+    yield from (f"- Do: {text}" for text in entry.advice)
+    yield ""
+
+
+def readme() -> str:
+    """Return README.md with the terminal capture of today's program."""
+    env = {name: value for name, value in os.environ.items() if not name.startswith("GPUDIAG_")}
+    shown = subprocess.run(
+        [sys.executable, "-m", "gpudiag", "analyze", SAMPLE],
+        cwd=ROOT,
+        env=env | {"COLUMNS": WIDTH, "NO_COLOR": "1", "PYTHONUTF8": "1"},
+        check=True,
+        capture_output=True,
+        encoding="utf-8",
+    ).stdout.rstrip("\n")
+    capture = f"$ gpudiag analyze {SAMPLE}\n{shown}"
+    text = README.read_text(encoding="utf-8")
+    return _CAPTURE.sub(lambda match: match[1] + capture + match[2], text, count=1)
+
+
+def main(arguments: list[str]) -> int:
+    """Write what differs, or, with --check, name it and return 1."""
+    stale = [
+        (path, text)
+        for path, text in ((FINDINGS, findings()), (README, readme()))
+        if not path.exists() or path.read_text(encoding="utf-8") != text
+    ]
+    if "--check" in arguments:
+        for path, _ in stale:
+            sys.stderr.write(f"{path.relative_to(ROOT)} is stale: python docs/generate.py\n")
+        return int(bool(stale))
+    for path, text in stale:
+        path.write_text(text, encoding="utf-8")
+        sys.stderr.write(f"wrote {path.relative_to(ROOT)}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

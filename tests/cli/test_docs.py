@@ -1,0 +1,77 @@
+"""The documentation says what the program does: generated parts, options, settings, links."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+
+import pytest
+import require
+from cli.tiny import gpudiag, write_trace
+
+from gpudiag.config import KNOWN, variable_name
+
+DOCS = require.REPO / "docs"
+PAGES = sorted(
+    [
+        *DOCS.glob("*.md"),
+        *DOCS.glob("*/*.md"),
+        require.REPO / "README.md",
+        require.REPO / "CHANGELOG.md",
+    ]
+)
+
+
+def test_generated_parts_are_up_to_date():
+    """findings.md is the catalogue, and the README's capture is what is printed today."""
+    command = [sys.executable, str(DOCS / "generate.py"), "--check"]
+    done = subprocess.run(command, capture_output=True, encoding="utf-8", check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("command", [[], ["analyze"], ["explain"], ["config", "show"]])
+def test_every_option_is_in_the_reference(command):
+    """cli.md has each option that --help has."""
+    page = (DOCS / "reference" / "cli.md").read_text()
+    options = re.findall(r"(?<![\w-])--[a-z][a-z-]+", gpudiag(*command, "--help").stdout)
+    assert options
+    assert not [option for option in options if option not in page]
+
+
+def test_every_setting_is_in_the_reference():
+    """configuration.md has each key and its variable."""
+    page = (DOCS / "reference" / "configuration.md").read_text()
+    assert not [name for name in KNOWN if f"`{name}`" not in page]
+    assert not [name for name in KNOWN if f"`{variable_name(name)}`" not in page]
+
+
+def test_every_json_key_is_in_the_reference(tmp_path):
+    """json.md names each key that is written, but for bucket names and rank numbers."""
+    page = (DOCS / "reference" / "json.md").read_text()
+    data = json.loads(gpudiag("analyze", write_trace(tmp_path / "t.json"), "--json").stdout)
+    assert not [key for key in _keys(data) if f'"{key}"' not in page and "." not in key]
+
+
+def _keys(value):
+    if isinstance(value, dict):
+        yield from value
+        value = list(value.values())
+    if isinstance(value, list):
+        for one in value:
+            yield from _keys(one)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page):
+    """Every relative link is a file in the repository."""
+    links = re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text(encoding="utf-8"))
+    assert not [link for link in links if not (page.parent / link).exists()]
+
+
+def test_the_capture_is_what_the_two_commands_show():
+    """The README runs the sample that it shows."""
+    readme = (require.REPO / "README.md").read_text(encoding="utf-8")
+    shown = re.search(r"\$ gpudiag analyze (\S+)", readme)[1]
+    assert f".venv/bin/gpudiag analyze {shown}\n" in readme
