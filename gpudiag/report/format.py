@@ -181,8 +181,10 @@ def host_span(name: str) -> str:
 
 
 def kernel_name(name: str) -> str:
-    """Return a kernel's name without its return type and argument list."""
+    """Return a kernel's name without its return type and argument list; copies keep theirs."""
     bare = clean(name).removeprefix("void ")
+    if bare.startswith(("Memcpy", "Memset")):
+        return bare
     if bare.endswith(")"):
         start = _matching_open(bare)
         if start > 0 and bare[start:] != "(anonymous namespace)":

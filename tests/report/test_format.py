@@ -102,6 +102,7 @@ def test_a_column_has_one_scale(longest_ns, ns, text):
         ),
         ("triton_poi_fused_add_0", "triton_poi_fused_add_0"),
         ("f(a)(b)", "f(a)"),
+        ("Memcpy HtoD (Pinned -> Device)", "Memcpy HtoD (Pinned -> Device)"),
         ("(odd)", "(odd)"),
         ("", ""),
         (")))", ")))"),

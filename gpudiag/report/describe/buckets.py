@@ -196,8 +196,10 @@ def _launch_range(split: _Split) -> tuple[str, ...]:
     unsure = sum(r.unrecoverable_ns.get(name, 0) for r in with_window(split.analysis))
     if not most or not unsure:
         return ()
-    low = max(0, most - unsure)
-    between = fmt.share_range(split.totals.share(low), split.totals.share(most))
+    low, high = split.totals.share(max(0, most - unsure)), split.totals.share(most)
+    between = fmt.share_range(low, high)
+    if between == fmt.share(high):  # no difference that could be seen
+        return ()
     return (f"{name} is {between}: the profiler itself may cost the difference",)
 
 
