@@ -145,7 +145,8 @@ def _one_device(
     delay = starts[linked] - host.starts[launch[linked]]
     early = int((delay < 0).sum())
     offset = max(0, -int(delay.min())) if len(delay) else 0
-    returned = np.where(linked, host.ends[np.maximum(launch, 0)] - offset, INVALID_TIME)
+    returned = np.full(len(rows), INVALID_TIME, dtype=np.int64)
+    returned[linked] = host.ends[launch[linked]] - offset
     return (
         Device(
             index=index,

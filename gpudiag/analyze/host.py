@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -25,6 +25,8 @@ from gpudiag.model.tables import I8, I32, I64, INVALID_TIME, HostCategory, Mask,
 _WRAPPER_FRAC = 0.95
 # A host record longer than a day is broken and bounds nothing.
 _PLAUSIBLE_NS = 86_400 * 10**9
+# What a recording is taken to last at least, where the profiler's own span is not recorded.
+_SHORTEST_RECORDING_NS = 10**9
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +68,13 @@ class Host:
         """The thread that runs the steps, else the one with most rows, -1 if there is none."""
         if self.steps:
             threads = [step.thread for step in self.steps]
-            return max(set(threads), key=lambda thread: (threads.count(thread), -thread))
-        return int(np.bincount(self.thread).argmax()) if len(self) else -1
+            most = max(threads.count(thread) for thread in threads)
+            return min((t for t in threads if threads.count(t) == most), key=self.thread_order)
+        if not len(self):
+            return -1
+        rows = np.bincount(self.thread)
+        busiest = np.flatnonzero(rows == rows.max()).tolist()
+        return min(busiest, key=self.thread_order)
 
     def thread_order(self, thread: int) -> tuple[int, str]:
         """Sort key of a thread: its tid as a number where it is one."""
@@ -77,14 +84,21 @@ class Host:
     def recorded_span_ns(self, device_starts: I64) -> int | None:
         """Return the length of the recording, ns: host records, device starts, the profiler's span.
 
-        None without any host record: a duration has nothing to be compared with then.
+        A trace that doesn't hold the profiler's own span may have been cut down to a few records,
+        so it counts as a second long at least. None without any host record: a duration has
+        nothing to be compared with then.
         """
         plausible = (self.ends - self.starts) < _PLAUSIBLE_NS
         if not plausible.any():
             return self.span_ns
         starts = np.concatenate((self.starts, device_starts))
         last = max(int(self.ends[plausible].max()), int(starts.max()))
-        return max(last - int(starts.min()), self.span_ns or 0)
+        return max(last - int(starts.min()), self.span_ns or _SHORTEST_RECORDING_NS)
+
+    def named(self, meaning: Callable[[str], bool]) -> Mask:
+        """Mask the rows whose name has a meaning."""
+        mask: Mask = by_code(self.strings, np.unique(self.name), meaning).astype(bool)[self.name]
+        return mask
 
     def rows_of(self, thread: int) -> I64:
         """Rows of one thread, in order of start."""
@@ -148,16 +162,13 @@ class Host:
     def operator_of(self, calls: I64) -> I64:
         """Return for each call row the innermost operator that holds it; -1 where none does."""
         operators = np.flatnonzero(
-            (self.category == HostCategory.OPERATOR) & ~self._named_as_annotation()[self.name]
+            (self.category == HostCategory.OPERATOR) & ~self.named(is_annotation)
         )
         return self._enclosing(operators, calls)
 
     def inside_collective(self, calls: I64) -> Mask:
         """Mask the call rows that lie inside a collective's span; -1 rows are outside."""
-        codes = np.unique(self.name) if len(self) else self.name
-        collective = by_code(self.strings, codes, is_collective_span).astype(bool)
-        spans = np.flatnonzero(collective[self.name])
-        return self._enclosing(spans, calls) >= 0
+        return self._enclosing(np.flatnonzero(self.named(is_collective_span)), calls) >= 0
 
     def _enclosing(self, spans: I64, calls: I64) -> I64:
         found = np.full(len(calls), -1, dtype=np.int64)
@@ -173,10 +184,6 @@ class Host:
         category = self.category[rows]
         calls: Mask = (category == HostCategory.RUNTIME) | (category == HostCategory.DRIVER)
         return calls
-
-    def _named_as_annotation(self) -> Mask:
-        codes = np.unique(self.name) if len(self) else self.name
-        return by_code(self.strings, codes, is_annotation).astype(bool)
 
 
 def contains(spans: Intervals, at: I64) -> Mask:
@@ -195,7 +202,10 @@ def build_host(trace: Trace, extra_spans: Mapping[str, Sequence[str]] | None = N
     rows = np.flatnonzero(usable)
     starts = table.ts_ns[rows]
     ends = starts + np.minimum(table.dur_ns[rows], _PLAUSIBLE_NS)
-    order = np.lexsort((table.name[rows], table.thread[rows], -ends, starts))
+    # Ties are broken by text, not by the codes that the order of the file gave.
+    name_rank = _text_rank(trace.strings)[table.name[rows]]
+    thread_rank = _text_rank([f"{one.pid}/{one.tid}" for one in trace.threads])[table.thread[rows]]
+    order = np.lexsort((name_rank, thread_rank, -ends, starts))
     rows = rows[order]
     starts, ends = starts[order], ends[order]
     name, category, thread = table.name[rows], table.category[rows], table.thread[rows]
@@ -224,6 +234,13 @@ def build_host(trace: Trace, extra_spans: Mapping[str, Sequence[str]] | None = N
         span_ns=span,
         dropped=int((~usable).sum()),
     )
+
+
+def _text_rank(texts: Sequence[str]) -> I64:
+    """Return the place of each text in alphabetical order; shape (len(texts),)."""
+    rank = np.empty(len(texts), dtype=np.int64)
+    rank[sorted(range(len(texts)), key=texts.__getitem__)] = np.arange(len(texts))
+    return rank
 
 
 def _steps(strings: Sequence[str], starts: I64, ends: I64, name: I32, thread: I32) -> list[Step]:

@@ -16,7 +16,7 @@ from gpudiag.analyze.intervals import (
     union,
     union_all,
 )
-from gpudiag.analyze.names import HostClass, by_code, is_host_collective
+from gpudiag.analyze.names import HostClass, is_collective_span, is_host_collective
 
 if TYPE_CHECKING:
     from gpudiag.analyze.host import Host
@@ -72,11 +72,9 @@ def _in_collective(host: Host, operators: Intervals, window: Window) -> Interval
         blocked          [=========)
     """
     thread = host.step_thread
-    codes = np.unique(host.name) if len(host) else host.name
-    collective = by_code(host.strings, codes, is_host_collective).astype(bool)[host.name]
-    own = collective & (host.thread == thread)
+    own = host.named(is_collective_span) & (host.thread == thread)
     inside = merge(union(host.starts[own], host.ends[own]), host.spans(thread, HostClass.HOST_COMM))
-    other = collective & (host.thread != thread)
+    other = host.named(is_host_collective) & (host.thread != thread)
     elsewhere = union(host.starts[other], host.ends[other])
     free = complement(operators, window.start, window.end)
     if not len(elsewhere) or not len(free):

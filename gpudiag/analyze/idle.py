@@ -80,15 +80,15 @@ def split_idle(device: Device, host: Host, idle: Intervals, window: Window) -> I
     """Charge every gap of the window to what its launching thread, or the device, was doing."""
     gaps = len(idle)
     ended_by = np.searchsorted(device.starts, idle.ends, side="left")
-    ended_by = np.where(ended_by < len(device), ended_by, -1)
-    launch = np.where(ended_by >= 0, device.launch[ended_by], -1)
-    linked = launch >= 0
-    thread = np.where(linked, host.thread[launch] if len(host) else -1, -1)
-    returned = np.where(linked, device.launch_return[ended_by], idle.starts)
     # A gap that the window's end cuts, with nothing after it, is all "not yet enqueued".
-    open_end = ended_by < 0
-    returned[open_end] = idle.ends[open_end]
-    thread[open_end] = host.step_thread
+    open_end = ended_by == len(device)
+    ended_by[open_end] = -1
+    launch = np.where(open_end, -1, device.launch[ended_by])
+    linked = launch >= 0
+    thread = np.where(open_end, host.step_thread, -1)
+    thread[linked] = host.thread[launch[linked]]
+    returned = np.where(open_end, idle.ends, idle.starts)
+    returned[linked] = device.launch_return[ended_by[linked]]
     enqueued = np.clip(returned, idle.starts, idle.ends)
     charged = np.zeros((gaps, _CAUSES), dtype=np.int64)
     known = linked | (open_end & (thread >= 0))
@@ -192,16 +192,16 @@ class _Charger:
         A shadow lasts from the call's return to the next sync of any launching or step thread, a
         compute kernel whose lead has recovered, or the window's end; empty ones are left out.
         """
-        threads = dict.fromkeys([self._host.step_thread, *self._launchers])
-        calls = union_all([self._spans(thread, HostClass.SYNC) for thread in threads])
-        device, end = self._device, self._window.end
+        host, device, end = self._host, self._device, self._window.end
+        threads = [host.step_thread, *self._launchers]
+        calls = np.flatnonzero((host.kind == HostClass.SYNC) & np.isin(host.thread, threads))
+        starts, ends = host.starts[calls] - device.offset_ns, host.ends[calls] - device.offset_ns
         recovered = device.starts[device.is_compute & (device.lead >= LEAD_RECOVERED_NS)]
-        position = np.searchsorted(recovered, calls.ends, side="left")
-        until = np.append(recovered, end)[position]
-        following = np.append(calls.starts[1:], end)
+        until = np.append(recovered, end)[np.searchsorted(recovered, ends, side="left")]
+        following = np.append(starts[1:], end)
         stop = np.minimum(np.minimum(until, following), end)
-        keep = stop > calls.ends
-        return Intervals(calls.ends[keep], stop[keep]), (calls.ends - calls.starts)[keep]
+        keep = stop > ends
+        return Intervals(ends[keep], stop[keep]), (ends - starts)[keep]
 
     def _recording_cost(self, pieces: Pieces, thread: int) -> int:
         """Return what recording the events that start inside pieces may have cost, at most all."""

@@ -93,7 +93,7 @@ _COMM = re.compile(
 
 # Kernels of matmul, convolution and attention, where no operator is linked.
 _TENSOR_KERNEL = re.compile(
-    r"gemm|cutlass.*(gemm|conv|fmha)|cublas|hipblaslt|^cijk_|_mm_|_bmm|matmul|wgmma|hmma|xmma"
+    r"(?<!fb)gemm|cutlass.*(gemm|conv|fmha)|cublas|hipblaslt|^cijk_|_mm_|\bbmm_|_bmm|matmul|wgmma|hmma|xmma"
     r"|nvjet|tensorop|s\d{3,5}(gemm|cudnn|fprop|dgrad|wgrad)|s(884|1688|16816)"
     r"|conv(?!ert)|implicit_|winograd|fprop|dgrad|wgrad|igemm|miopen.*conv|naive_conv|splitk"
     r"|flash|fmha|attention|attn|sdpa|softmax_warp_mma|triton_tem|ck::.*gemm|kernel_sgemm|gemv|dot_kernel",
@@ -101,7 +101,7 @@ _TENSOR_KERNEL = re.compile(
 _NOT_TENSOR_KERNEL = re.compile(
     r"vectorized_elementwise|elementwise_kernel|reduce_kernel|batch_norm|bn_fw|bn_bw|pool"
     r"|im2col|col2im|nchwtonhwc|nhwctonchw|transpose|^triton_(poi|per|red)_|catarray|softmaxforward"
-    r"|softmaxbackward|layer_norm|prepare_varlen|scalepackedtensor",
+    r"|softmaxbackward|layer_norm|quantize|reshape_and_cache|dequant|prepare_varlen|scalepackedtensor",
 )
 _TENSOR_OPERATOR = re.compile(
     r"^(aten::|quantized::|torchao::|flash_attn\w*::|_flash_attn|xformers\w*::|mkldnn::)?"
@@ -185,7 +185,7 @@ SPAN_KEYS: dict[str, HostClass] = {
 _ANNOTATION_NAME = re.compile(r"^\S.*#\S|^## .* ##$")
 _STEP_NAME = re.compile(r"^ProfilerStep\s*#\s*(\d+)")
 _COLLECTIVE_SPAN = re.compile(r"^(nccl:|c10d::|record_param_comms$|rccl:|ucc:|xccl:)")
-_HOST_COLLECTIVE = re.compile(r"^(gloo:|c10d::|mpi:|record_param_comms$)")
+_HOST_COLLECTIVE = re.compile(r"^(gloo:|mpi:|ucc:)")
 
 
 def step_number(name: str) -> int | None:
@@ -205,7 +205,7 @@ def is_collective_span(name: str) -> bool:
 
 
 def is_host_collective(name: str) -> bool:
-    """Tell host spans inside which a host thread takes part in a collective."""
+    """Tell host spans in which a host thread carries a collective out, not just enqueues it."""
     return bool(_HOST_COLLECTIVE.match(name))
 
 

@@ -22,9 +22,7 @@ def as_set(spans: list[tuple[int, int]]) -> iv.Intervals:
 
 
 def instants(a: iv.Intervals | iv.Pieces) -> set[int]:
-    return {
-        t for s, e in zip(a.starts.tolist(), a.ends.tolist(), strict=True) for t in range(s, e)
-    }
+    return {t for s, e in zip(a.starts.tolist(), a.ends.tolist(), strict=True) for t in range(s, e)}
 
 
 def brute(spans: list[tuple[int, int]]) -> set[int]:

@@ -38,7 +38,7 @@ def analyze(*paths: Path, **options: object) -> Analysis:
 
 
 # The golden calls a kernel comm if its name contains "nccl"; accounting.md 4 also counts custom
-# all-reduce kernels (here cross_device_reduce_1stage of vLLM), which moves this much time, ns.
+# all-reduce kernels (here the multimem_all_reduce_kernel of symmetric memory), which moves this much time, ns.
 BY_OUR_RULE = {
     "kt-tracelens-b200-rank0of8/eager_trace.json.gz": {
         "compute": 10_771_685 - 8_652_137,
@@ -71,10 +71,10 @@ def test_level_1_equals_the_golden_to_the_nanosecond(name, window):
 
 @pytest.mark.needs("shared")
 def test_custom_all_reduce_is_what_moves_the_b200_trace():
-    """The one file that differs from the golden does so by its cross_device_reduce kernels."""
+    """The one file that differs from the golden does so by its multimem_all_reduce kernels."""
     name = next(iter(BY_OUR_RULE))
     analysis = analyze(require.SHARED / "traces" / name, window="device_span")
-    custom = [row for row in analysis.kernels if "cross_device_reduce" in row.name]
+    custom = [row for row in analysis.kernels if "multimem_all_reduce" in row.name]
     assert custom
     assert {row.category for row in custom} == {"comm"}
     assert sum(row.total_ns for row in custom) >= BY_OUR_RULE[name]["compute"]

@@ -8,6 +8,7 @@ import pytest
 from simulator import scenarios
 
 from gpudiag.analyze.job import analyze_job
+from gpudiag.model.catalogue import CATALOGUE
 from gpudiag.trace import read_job
 
 # Every bucket within this share of the window.
@@ -33,9 +34,7 @@ def test_every_bucket_is_within_a_thousandth_of_the_truth(tmp_path, name):
     analysis, truth = simulate(tmp_path, name)
     assert truth["ranks"]
     for want in truth["ranks"]:
-        (got,) = (
-            r for r in analysis.ranks if (r.rank, r.device) == (want["rank"], want["device"])
-        )
+        (got,) = (r for r in analysis.ranks if (r.rank, r.device) == (want["rank"], want["device"]))
         allowed = TOLERANCE * want["window_ns"]
         assert got.window_ns == pytest.approx(want["window_ns"], abs=allowed)
         assert got.level1_ns == pytest.approx(want["level1_ns"], abs=allowed)
@@ -56,5 +55,6 @@ def test_the_leading_finding_is_the_fault_that_was_put_in(tmp_path, name):
     assert sum(finding.recoverable_ns or 0 for finding in analysis.findings) <= window
     if expected["finding"] is None:
         assert found == []
-    elif expected["finding"] != "*":
+    elif expected["finding"] in CATALOGUE:
         assert found[0] in {expected["finding"], *expected.get("accept", ())}
+        assert analysis.findings[0].ranks == expected["ranks"]
