@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from gpudiag.trace.frame import ARRAY_END, NEXT, TOKEN, find_events, last_boundary
+from gpudiag.trace.frame import ARRAY_END, NEXT, RESYNC, TOKEN, find_events, last_boundary
 from gpudiag.trace.repair import repair, requote
 from gpudiag.trace.schema import EVENTS
 from gpudiag.trace.source import BLOCK_BYTES
@@ -30,6 +30,8 @@ MAX_METADATA_BYTES = 16 << 20  # before, and after, the events
 _ARRAY_END_TRIES = 4
 _BATCH = 4096
 _SEPARATORS = re.compile(rb"[, \t\r\n]*")
+_WHITE = re.compile(rb"[ \t\r\n]*")
+_CLOSING_BRACKET, _OPENING_BRACE = b"]"[0], b"{"[0]
 _GENERIC = msgspec.json.Decoder()
 _UNREADABLE = (msgspec.DecodeError, RecursionError)
 
@@ -47,6 +49,7 @@ class EventWalk:
         self.faults = faults
         self.head = b""
         self.tail = b""
+        self.tail_at = 0  # where it stands in the stream
         self.found = False  # the event array
         self.closed = False  # the event array ended with its bracket
         self._add = add
@@ -168,27 +171,50 @@ class EventWalk:
             if not self._more():
                 self.faults.add("truncated", self._at)
                 return False
-        if self._text.startswith(b"]", self._start):
+        first = self._text[self._start]
+        if first == _CLOSING_BRACKET and self._ends_array():
             self._start += 1
             self.closed = True
             return True
-        length = self._event_length()
+        if first != _OPENING_BRACE:
+            return self._skip()
+        length = self._length(NEXT, 1)
         if length is None:
             return self._last(batch)
-        read = self._event(length, batch) if self._text.startswith(b"{", self._start) else None
+        read = self._event(length, batch)
         if read is None:
             self.faults.add("events_lost", self._at)
         self._start += read or length
         return True
 
-    def _event_length(self) -> int | None:
-        """Return the first event's length, told by what follows it; None if nothing does."""
+    def _ends_array(self) -> bool:
+        """Tell whether the bracket here ends the array: by what follows, as damage leaves strays."""
         while True:
-            match = NEXT.search(self._text, self._start)
+            after = _WHITE.match(self._text, self._start + 1)
+            end = after.end() if after else len(self._text)
+            if end < len(self._text):
+                return self._text[end] in b",}"
+            if not self._more():
+                return True
+
+    def _skip(self) -> bool:
+        """Leave out what is no event; False at the end of the text."""
+        self.faults.add("events_lost", self._at)
+        length = self._length(RESYNC, 0)
+        if length is None:
+            self.faults.add("truncated", self._at)
+            return False
+        self._start += max(length, 1)
+        return True
+
+    def _length(self, pattern: re.Pattern[bytes], extra: int) -> int | None:
+        """Return the length up to a pattern, and ``extra`` bytes of it; None if it never comes."""
+        while True:
+            match = pattern.search(self._text, self._start)
             if match and (self._eof or match.end() < len(self._text)):
-                return match.start() + 1 - self._start
+                return match.start() + extra - self._start
             if self._held > MAX_EVENT_BYTES:
-                return match.start() + 1 - self._start if match else MAX_EVENT_BYTES
+                return match.start() + extra - self._start if match else MAX_EVENT_BYTES
             if not self._more() and match is None:
                 return None
 
@@ -205,7 +231,8 @@ class EventWalk:
         text = self._text[self._start : self._start + length]
         if self._accept(text, batch):
             return length
-        if _is_open(text):
+        closed, in_string = _brackets(text)
+        if not closed and not in_string:
             whole = self._matching_length()
             if whole and self._accept(self._text[self._start : self._start + whole], batch):
                 return whole
@@ -213,6 +240,8 @@ class EventWalk:
         if requoted is not None and self._accept(requoted, batch):
             self.faults.add("quotes", self._at)
             return length
+        if closed and closed < length and self._accept(text[:closed], batch):
+            return closed
         return None
 
     def _accept(self, text: bytes, batch: list[object]) -> bool:
@@ -235,20 +264,12 @@ class EventWalk:
         """Return the length up to where the brackets that open here close."""
         while self._held < MAX_NESTED_BYTES and self._more():
             pass
-        depth = 0
-        for token in TOKEN.finditer(self._text, self._start, self._start + MAX_NESTED_BYTES):
-            if token[0] in b"{[":
-                depth += 1
-            elif token[0] in b"}]":
-                depth -= 1
-                if depth == 0:
-                    return token.end() - self._start
-        return None
+        return _brackets(self._text[self._start : self._start + MAX_NESTED_BYTES])[0]
 
     def _read_tail(self) -> None:
         while self._held < MAX_METADATA_BYTES and self._more():
             pass
-        self.tail = self._text[self._start :]
+        self.tail, self.tail_at = self._text[self._start :], self._at
         self._text, self._start = b"", 0
         for _ in self._blocks:  # so that the gzip checksum is checked
             pass
@@ -277,11 +298,13 @@ def _decode_any(text: bytes) -> Sequence[object] | None:
     return [] if isinstance(value, dict) and value.get("ph") not in ("X", "M") else None
 
 
-def _is_open(text: bytes) -> bool:
-    """Tell whether brackets, but no string, are open at the end of the text."""
+def _brackets(text: bytes) -> tuple[int | None, bool]:
+    """Return where the first bracket's match ends, and whether the text ends inside a string."""
     depth = 0
     for token in TOKEN.finditer(text):
         if token[0] == b'"':
-            return False
+            return None, True
         depth += (token[0] in b"{[") - (token[0] in b"}]")
-    return depth > 0
+        if depth == 0:
+            return token.end(), False
+    return None, False

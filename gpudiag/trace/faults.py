@@ -67,9 +67,12 @@ MESSAGES = {
         "info",
         "{count} event name{s} with unescaped quotes read as written, the first at {place}",
     ),
-    "metadata": ("warning", "{count} metadata value{s} could not be read"),
+    "metadata_lost": (
+        "warning",
+        "the text around the events is damaged or cut off: metadata may be missing",
+    ),
 }
-LOSSES = ("events_lost", "truncated")
+LOSSES = ("events_lost", "truncated", "metadata_lost")
 
 
 def line_numbers(blocks: Iterable[bytes], positions: Iterable[int]) -> dict[int, int]:

@@ -15,19 +15,13 @@ from typing import NamedTuple
 _KEY = rb'"(?:ph|name|cat|pid|tid|ts|dur|args|id|bp|s)"[ \t\r\n]*:'
 _GAP = rb"[ \t\r\n]*"
 BOUNDARY = re.compile(rb"\}" + _GAP + rb"," + _GAP + rb"(?=\{" + _GAP + _KEY + rb")")
+_OPENING = rb"\{" + _GAP + rb"(?:" + _KEY + rb"|\})"
+_CLOSING = rb"\]" + _GAP + rb"(?:," + _GAP + rb'"|\}|\Z)'
 # The same for damaged text: commas may be missing or doubled, and the array may end.
-NEXT = re.compile(
-    rb"\}[, \t\r\n]*(?:\{"
-    + _GAP
-    + rb"(?:"
-    + _KEY
-    + rb"|\})|\]"
-    + _GAP
-    + rb"(?:,"
-    + _GAP
-    + rb'"|\}|\Z))'
-)
-ARRAY_END = re.compile(rb"\}" + _GAP + rb"\]" + _GAP + rb"(?:," + _GAP + rb'"|\}|\Z)')
+NEXT = re.compile(rb"\}[, \t\r\n]*(?:" + _OPENING + rb"|" + _CLOSING + rb")")
+# After what is no event at all: the next thing that looks like one, or the end of the array.
+RESYNC = re.compile(_OPENING + rb"|" + _CLOSING)
+ARRAY_END = re.compile(rb"\}" + _GAP + _CLOSING)
 TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\]"]', re.DOTALL)
 _ARRAY = re.compile(rb'"traceEvents"\s*:\s*\[')
 _TAIL_WINDOW = 1 << 16

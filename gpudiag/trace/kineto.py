@@ -16,6 +16,7 @@ from gpudiag.trace.metadata import KINETO_KEYS, base_time_ns, parse_metadata
 from gpudiag.trace.source import BLOCK_BYTES, open_source
 
 if TYPE_CHECKING:
+    from gpudiag.model.tables import TraceInfo
     from gpudiag.trace.source import ByteSource
 
 FORMAT = "kineto"
@@ -29,7 +30,7 @@ def read_kineto(
     faults = Faults()
     walk = EventWalk(source, builder.add, faults, block_bytes)
     walk.run()
-    metadata = parse_metadata(walk.head, walk.tail, faults) if walk.found else {}
+    metadata = parse_metadata(walk.head, walk.tail, walk.tail_at, faults) if walk.found else {}
     _refuse_others(source, walk, builder, metadata)
     return _trace(source, builder, metadata, faults)
 
@@ -83,17 +84,30 @@ def _trace(
         operator_args=builder.shape_table(),
         events=builder.events,
         bytes=source.text_bytes,
-        quality=tuple(_quality(source, faults, builder)),
+        quality=(*_damage(source, faults, builder.events), *_gaps(builder, info, len(device))),
         partial=partial,
     )
 
 
-def _quality(source: ByteSource, faults: Faults, builder: TableBuilder) -> list[Quality]:
-    out = [
+def _damage(source: ByteSource, faults: Faults, events: int) -> list[Quality]:
+    """Describe what was wrong with the bytes and with the events."""
+    wrapping = [
         Quality(n.id, "warning", 1, f"{n.message}; {n.at:,} bytes of text were read")
         for n in source.notes
     ]
-    return out + quality_of(faults, builder.events, _lines(source, faults))
+    return wrapping + quality_of(faults, events, _lines(source, faults))
+
+
+def _gaps(builder: TableBuilder, info: TraceInfo, device_rows: int) -> list[Quality]:
+    """Describe what the writer leaves out."""
+    out = []
+    if info.vendor == "mtia" and not device_rows:
+        message = "MTIA traces hold no kernels: device activity is not recorded"
+        out.append(Quality("device_not_recorded", "warning", 1, message))
+    if count := builder.device_assumed:
+        message = f"{count:,} device rows name no device: taken as device 0"
+        out.append(Quality("device_assumed", "info", count, message))
+    return out
 
 
 def _lines(source: ByteSource, faults: Faults) -> dict[int, int]:

@@ -29,19 +29,35 @@ _WANTED = (
 _BASE_LIMIT_NS = 2**62
 
 
-def parse_metadata(head: bytes, tail: bytes, faults: Faults) -> dict[str, Any]:
-    """Return the outermost object without its events; damaged values are left out and counted."""
+def parse_metadata(head: bytes, tail: bytes, tail_at: int, faults: Faults) -> dict[str, Any]:
+    """Return the outermost object without its events; damaged values are left out and counted.
+
+    ``head`` is the text up to the bracket that opens the events, ``tail`` the text after the one
+    that closes them, which stands at ``tail_at``; empty where the events never end.
+    """
     if not head.lstrip().startswith(b"{"):
         return {}
     text = head + b"]" + (tail or b"}")
-    for candidate in (text, repair(text)[0]):
-        try:
-            value = msgspec.json.decode(candidate)
-        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-            continue
-        if isinstance(value, dict):
-            return value
-    return _piecewise(text, faults)
+    value = _decode(text)
+    if value is not None:
+        return value
+    repaired, repairs = repair(text)
+    value = _decode(repaired)
+    if value is None:
+        return _piecewise(text, faults)
+    for kind, (count, first) in repairs.items():
+        beyond = first - len(head) - 1
+        faults.add(kind, first if beyond < 0 else tail_at + beyond, count)
+    return value
+
+
+def _decode(text: bytes) -> dict[str, Any] | None:
+    try:
+        text.decode()
+        value = msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return None
+    return value if isinstance(value, dict) else None
 
 
 def _piecewise(text: bytes, faults: Faults) -> dict[str, Any]:
@@ -49,6 +65,7 @@ def _piecewise(text: bytes, faults: Faults) -> dict[str, Any]:
     decoder = json.JSONDecoder(strict=False)
     decoded = text.decode(errors="replace")
     found: dict[str, Any] = {}
+    faults.add("metadata_lost", 0)
     for key in _WANTED:
         match = re.search(rf'"{key}"[ \t\r\n]*:[ \t\r\n]*', decoded)
         if match is None:
@@ -56,7 +73,7 @@ def _piecewise(text: bytes, faults: Faults) -> dict[str, Any]:
         try:
             found[key] = decoder.raw_decode(decoded, match.end())[0]
         except (ValueError, RecursionError):
-            faults.add("metadata", len(text))
+            continue
     return found
 
 

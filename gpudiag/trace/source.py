@@ -163,5 +163,9 @@ def _cannot_open(path: str, error: OSError) -> InputError:
     if isinstance(error, PermissionError):
         return InputError(f"{path}: permission denied", "", f"Run: chmod u+r '{path}'")
     if isinstance(error, IsADirectoryError):
-        return InputError(f"{path}: is a folder, not a file", "", "Give the folder to read_job.")
+        return InputError(
+            f"{path}: is a folder, not a file",
+            "",
+            "Give a file; gpudiag analyze also takes folders.",
+        )
     return InputError(f"{path}: can't be opened", str(error), "Check the file and its disk.")

@@ -67,7 +67,7 @@ def _from_plain(joined: bytes, count: int) -> I64 | None:
     chars = np.frombuffer(joined, np.uint8)
     ends = np.flatnonzero(chars == _NEWLINE)
     lengths = np.diff(ends, prepend=-1) - 1
-    if len(ends) != count or lengths.min() == 0:
+    if len(ends) != count:
         return None
     dots = np.flatnonzero(chars == _DOT)
     fraction = np.zeros(count, np.int64)
@@ -78,7 +78,7 @@ def _from_plain(joined: bytes, count: int) -> I64 | None:
         fraction[owner] = ends[owner] - dots - 1
         joined = joined.translate(None, b".")
         lengths[owner] -= 1
-    if lengths.max() > _SAFE_DIGITS or fraction.max() >= _SAFE_DIGITS:
+    if lengths.min() == 0 or lengths.max() > _SAFE_DIGITS or fraction.max() >= _SAFE_DIGITS:
         return None
     values = np.fromstring(joined, np.int64, count, sep="\n")
     return _scale(values, fraction)
