@@ -6,11 +6,11 @@ import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
-from gpudiag.cli import output
+from gpudiag.cli import options, output
 from gpudiag.cli.exit_codes import ExitCode
 from gpudiag.config import Config, load_config, suggestion
 from gpudiag.errors import GpudiagError, InputError, UsageError
@@ -39,52 +39,21 @@ class _Shown:
 
 def analyze(
     ctx: typer.Context,
-    paths: Annotated[
-        list[str],
-        typer.Argument(metavar="PATH", help="Trace files, folders or globs; - is stdin."),
-    ],
+    paths: options.Paths,
     *,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print the analysis as JSON, schema version 1.")
-    ] = False,
-    brief: Annotated[
-        bool, typer.Option("--brief", help="Print the sentence and the top three lines.")
-    ] = False,
-    verbose: Annotated[
-        bool, typer.Option("-v", "--verbose", help="Add every bucket, file and rank.")
-    ] = False,
-    quiet: Annotated[
-        bool, typer.Option("-q", "--quiet", help="Say nothing on stderr but errors.")
-    ] = False,
-    window: Annotated[
-        str | None,
-        typer.Option(metavar="steps|device_span|all", help="Force the window to account for."),
-    ] = None,
-    top: Annotated[
-        str | None, typer.Option(metavar="N", help="Rows in the tables of gaps and kernels. [5]")
-    ] = None,
-    fail_on: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="ID|SEVERITY",
-            help="Exit 1 if this finding, or one at least this severe, is made (repeatable).",
-        ),
-    ] = None,
-    partial_ok: Annotated[
-        bool, typer.Option("--partial-ok", help="Exit 0 although part of the input is unreadable.")
-    ] = False,
-    out: Annotated[
-        Path | None,
-        typer.Option("-o", "--output", metavar="FILE", help="Also write the JSON here."),
-    ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Let -o overwrite a file.")] = False,
-    color: Annotated[
-        str | None, typer.Option(metavar="auto|always|never", help="Colour. [auto]")
-    ] = None,
-    ascii_only: Annotated[
-        bool, typer.Option("--ascii", help="Write ASCII characters only.")
-    ] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+    as_json: options.AsJson = False,
+    brief: options.Brief = False,
+    verbose: options.Verbose = False,
+    quiet: options.Quiet = False,
+    window: options.Window = None,
+    top: options.Top = None,
+    fail_on: options.FailOn = None,
+    partial_ok: options.PartialOk = False,
+    out: options.Output = None,
+    force: options.Force = False,
+    color: options.Color = None,
+    ascii_only: options.Ascii = False,
+    debug: options.Debug = False,
 ) -> None:
     """Say where the GPU time of saved profiler traces went, and why.
 
@@ -166,8 +135,8 @@ def _analysis(paths: list[str], config: Config, *, quiet: bool) -> Analysis:
 
     with reading_progress(shown=output.is_tty(sys.stderr) and not quiet) as progress:
         job = read_job(paths, progress=progress)
-    options = Options(window=config.text("window"), extra_spans=config.extra_spans())
-    analysis = analyze_job(job, options)
+    chosen = Options(window=config.text("window"), extra_spans=config.extra_spans())
+    analysis = analyze_job(job, chosen)
     _refuse_empty(analysis)
     return analysis
 
