@@ -22,7 +22,7 @@ from gpudiag.trace.categories import (
     Row,
 )
 from gpudiag.trace.columns import Column, integer, integers
-from gpudiag.trace.intern import Strings, Threads, label
+from gpudiag.trace.intern import NumberLabels, Strings, Threads, label
 from gpudiag.trace.schema import (
     Complete,
     DeviceArgs,
@@ -31,12 +31,14 @@ from gpudiag.trace.schema import (
     NameArgs,
     OperatorArgsRow,
 )
-from gpudiag.trace.times import TIME_LIMIT_NS, ns_from_text, ns_from_texts
+from gpudiag.trace.times import TIME_LIMIT_NS, ns_from_texts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from gpudiag.model.tables import I8, I64
+    import numpy.typing as npt
+
+    from gpudiag.model.tables import I8, I32, I64
 
 _HOST = {"ts": "i8", "dur": "i8", "name": "i4", "category": "i1", "thread": "i4"}
 _HOST |= {"correlation": "i8", "external": "i8", "stack": "i4"}
@@ -52,6 +54,7 @@ class TableBuilder:
     def __init__(self, *, shapes: bool = True) -> None:
         self.strings = Strings()
         self.threads = Threads()
+        self._streams = NumberLabels(self.strings)
         self.categories = CategoryCodes()
         self.thread_names: dict[tuple[str, str], str] = {}
         self.spans: list[tuple[str, int, int]] = []  # name, start, duration
@@ -71,9 +74,8 @@ class TableBuilder:
         self.events += len(events)
         rows = [e for e in events if e.__class__ is Complete]
         if len(rows) < len(events):
-            for event in events:
-                if event.__class__ is Metadata:
-                    self._name(event)
+            for event in [e for e in events if e.__class__ is Metadata]:
+                self._name(event)
         if rows:
             self.rows += len(rows)
             self._add_rows(rows)
@@ -83,18 +85,18 @@ class TableBuilder:
         kinds = np.array([codes[e.cat] for e in rows], np.int8)
         if (kinds == Row.UNCATEGORISED).any():
             self._place_uncategorised(rows, kinds)
+        # over all rows at once: a numpy call costs more than a hundred rows
+        times = ns_from_texts([e.ts for e in rows]), ns_from_texts([e.dur for e in rows])
         host = kinds <= LAST_HOST
         if host.all():
-            self._add_host(rows, kinds)
+            self._add_host(rows, kinds, times)
             return
-        self._add_host(list(compress(rows, host.tolist())), kinds[host])
+        self._add_host(*_pick(host, rows, kinds, times))
         device = (kinds >= FIRST_DEVICE) & (kinds <= LAST_DEVICE)
         if device.any():
-            self._add_device(list(compress(rows, device.tolist())), kinds[device])
-        for row in compress(rows, (kinds == Row.SPAN).tolist()):
-            self.spans.append(
-                (label(row.name), ns_from_text(bytes(row.ts)), ns_from_text(bytes(row.dur)))
-            )
+            self._add_device(*_pick(device, rows, kinds, times))
+        for i in np.flatnonzero(kinds == Row.SPAN).tolist():
+            self.spans.append((label(rows[i].name), int(times[0][i]), int(times[1][i])))
 
     def _place_uncategorised(self, rows: list[Complete], kinds: I8) -> None:
         """Tell rows without a category by the process of the legacy export; else they are OTHER."""
@@ -104,13 +106,13 @@ class TableBuilder:
             legacy_host = Row.OPERATOR if pid == _LEGACY_HOST else Row.OTHER
             kinds[i] = Row.KERNEL if pid == _LEGACY_DEVICE else legacy_host
 
-    def _add_host(self, rows: list[Complete], kinds: I8) -> None:
+    def _add_host(self, rows: list[Complete], kinds: I8, times: tuple[I64, I64]) -> None:
         if not rows:
             return
         out, strings, threads = self._host, self.strings, self.threads
         count = len(rows)
-        out["ts"].add(ns_from_texts([e.ts for e in rows]))
-        out["dur"].add(ns_from_texts([e.dur for e in rows]))
+        out["ts"].add(times[0])
+        out["dur"].add(times[1])
         out["name"].add(np.array([strings[e.name] for e in rows], np.int32))
         out["thread"].add(np.array([threads[e.pid, e.tid] for e in rows], np.int32))
         out["category"].add(kinds)
@@ -122,7 +124,7 @@ class TableBuilder:
         self._host_rows += count
 
     def _launch_args(
-        self, rows: list[Complete], mask: np.ndarray[Any, np.dtype[np.bool_]], out: dict[str, I64]
+        self, rows: list[Complete], mask: npt.NDArray[np.bool_], out: dict[str, I64]
     ) -> None:
         if not mask.any():
             return
@@ -131,7 +133,7 @@ class TableBuilder:
         out["external"][mask] = _external(args)
 
     def _operator_args(
-        self, rows: list[Complete], mask: np.ndarray[Any, np.dtype[np.bool_]], out: dict[str, I64]
+        self, rows: list[Complete], mask: npt.NDArray[np.bool_], out: dict[str, I64]
     ) -> None:
         if not mask.any():
             return
@@ -148,19 +150,19 @@ class TableBuilder:
         if self.shapes is not None:
             self.shapes.add(args, at)
 
-    def _add_device(self, rows: list[Complete], kinds: I8) -> None:
+    def _add_device(self, rows: list[Complete], kinds: I8, times: tuple[I64, I64]) -> None:
         out, strings = self._device, self.strings
         raw = [e.args for e in rows]
         args = decode_each(raw, DeviceArgs)
-        out["ts"].add(ns_from_texts([e.ts for e in rows]))
-        out["dur"].add(ns_from_texts([e.dur for e in rows]))
+        out["ts"].add(times[0])
+        out["dur"].add(times[1])
         out["name"].add(np.array([strings[e.name] for e in rows], np.int32))
         out["kind"].add(kinds - FIRST_DEVICE)
         devices = [a.device for a in args]
         if set(map(type, devices)) != {int}:
             devices = [self._device_of(e, a) for e, a in zip(rows, args, strict=True)]
         out["device"].add(integers(devices))
-        out["stream"].add([strings[_stream(e, a)] for e, a in zip(rows, args, strict=True)])
+        out["stream"].add(self._streams_of(rows, args))
         out["correlation"].add(integers([a.correlation for a in args]))
         out["external"].add(_external(args))
         out["bytes"].add(integers([a.bytes for a in args]))
@@ -178,6 +180,15 @@ class TableBuilder:
                 return index
         self.device_assumed += 1
         return 0
+
+    def _streams_of(self, rows: list[Complete], args: list[DeviceArgs]) -> I32:
+        """Return the streams' labels, as string indices."""
+        values = [a.stream for a in args]
+        if set(map(type, values)) == {int}:
+            known = self._streams
+            return np.array([known[v] for v in values], np.int32)
+        strings = self.strings
+        return np.array([strings[_stream(e, a)] for e, a in zip(rows, args, strict=True)], np.int32)
 
     def _name(self, event: Metadata) -> None:
         if event.name != "thread_name":
@@ -207,6 +218,14 @@ class TableBuilder:
             device=c["device"], stream=c["stream"], correlation=c["correlation"],
             external_id=c["external"], bytes=c["bytes"], graph_id=c["graph"],
         )  # fmt: skip
+
+
+def _pick(
+    mask: npt.NDArray[np.bool_], rows: list[Complete], kinds: I8, times: tuple[I64, I64]
+) -> tuple[list[Complete], I8, tuple[I64, I64]]:
+    """Return the rows that the mask, shape (rows,), keeps."""
+    kept = list(compress(rows, mask.tolist()))
+    return kept, kinds[mask], (times[0][mask], times[1][mask])
 
 
 def _external(args: Sequence[Any]) -> I64:

@@ -33,6 +33,19 @@ class Strings(dict[Scalar, int]):
         return index
 
 
+class NumberLabels(dict[int, int]):
+    """String index of a number's label, so that its text is made once."""
+
+    def __init__(self, strings: Strings) -> None:
+        super().__init__()
+        self._strings = strings
+
+    def __missing__(self, key: int) -> int:
+        """Store the label and return its index."""
+        index = self[key] = self._strings[label(key)]
+        return index
+
+
 class Threads(dict[tuple[Scalar, Scalar], int]):
     """Index by (pid, tid) as recorded; the same labels are the same thread."""
 
