@@ -11,6 +11,7 @@ from gpudiag.analyze.names import (
     DeviceClass,
     by_code,
     copy_class,
+    distinct,
     is_comm_kernel,
     is_tensor_kernel,
     operator_is_tensor,
@@ -185,9 +186,7 @@ def _clip_overruns(starts: I64, ends: I64, stream: I64) -> tuple[I64, int]:
 def _stream_numbers(trace: Trace) -> I64:
     """Number every stream label: its own digits where it has any, else after all numbers."""
     numbers = np.full(len(trace.strings) + 1, _NO_STREAM, dtype=np.int64)
-    for code in np.unique(trace.device.stream):
-        if code < 0:
-            continue
+    for code in distinct(trace.device.stream[trace.device.stream >= 0]):
         label = trace.strings[code]
         digits = "".join(c for c in label if c.isdigit())[:18]
         # Labels without digits keep an order of their own that renaming can't mix with numbers.
@@ -201,10 +200,10 @@ def _classes(trace: Trace, host: Host, rows: I64, launch: I64) -> I8:
     kind = table.kind[rows]
     names = table.name[rows]
     kernels = kind == DeviceKind.KERNEL
-    kernel_codes = np.unique(names[kernels])
+    kernel_codes = names[kernels]
     comm = by_code(trace.strings, kernel_codes, is_comm_kernel).astype(bool)
     tensor = by_code(trace.strings, kernel_codes, is_tensor_kernel).astype(bool)
-    copies = by_code(trace.strings, np.unique(names[kind == DeviceKind.MEMCPY]), copy_class)
+    copies = by_code(trace.strings, names[kind == DeviceKind.MEMCPY], copy_class)
     result = np.where(tensor[names], DeviceClass.TENSOR, DeviceClass.OTHER).astype(np.int8)
     by_operator = _operator_verdict(trace, host, launch)
     result[by_operator == 1] = DeviceClass.TENSOR
@@ -223,9 +222,7 @@ def _operator_verdict(trace: Trace, host: Host, launch: I64) -> I8:
     operator = host.operator_of(launch)
     linked = operator >= 0
     codes = host.name[operator[linked]]
-    meaning = by_code(
-        trace.strings, np.unique(codes), lambda name: _as_verdict(operator_is_tensor(name))
-    )
+    meaning = by_code(trace.strings, codes, lambda name: _as_verdict(operator_is_tensor(name)))
     verdicts[linked] = meaning[codes]
     return verdicts
 

@@ -19,11 +19,13 @@ from gpudiag.model.catalogue import CATALOGUE, Entry
 
 if TYPE_CHECKING:
     from gpudiag.analyze.rank import DeviceAnalysis, RankAnalysis
+    from gpudiag.analyze.window import Window
     from gpudiag.model.analysis import KernelRow
     from gpudiag.model.tables import I64, Mask
 
 # Evidence names this many host spans, operators or kernels at most.
 _NAMED = 3
+_RUNS_OF_RANKS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +40,25 @@ class Loss:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What findings are measured against."""
+    """What findings are measured against: devices, or training threads where there is no device."""
 
     ranks: list[RankAnalysis]
-    window_ns: int  # summed over all devices of all ranks
-    periods: int  # GPU-steps: full periods summed over all devices
+    windows: list[Window]
+
+    @property
+    def window_ns(self) -> int:
+        """Windows summed over all devices of all ranks."""
+        return sum(window.length for window in self.windows)
+
+    @property
+    def periods(self) -> int:
+        """Full periods summed over all devices of all ranks."""
+        return sum(window.periods for window in self.windows)
+
+    @property
+    def on_host(self) -> bool:
+        """Whether no rank has device activity, so that the host's view is the whole answer."""
+        return not self.devices
 
     @property
     def devices(self) -> list[tuple[RankAnalysis, DeviceAnalysis]]:
@@ -51,9 +67,9 @@ class Scope:
 
 
 def scope_of(ranks: list[RankAnalysis]) -> Scope:
-    """Sum windows and periods over all devices."""
-    windows = [device.window for rank in ranks for device in rank.devices]
-    return Scope(ranks, sum(w.length for w in windows), sum(w.periods for w in windows))
+    """Return the windows of all devices, those of the training threads where there is none."""
+    devices = [device.window for rank in ranks for device in rank.devices]
+    return Scope(ranks, devices or [rank.host_window for rank in ranks if rank.host_window])
 
 
 def find(
@@ -76,18 +92,20 @@ def _find(
 ) -> Finding | None:
     if entry.min_share is None or not scope.window_ns:
         return None
-    if entry.id == "memory_bound":
+    if entry.id == "memory_bound" and not scope.on_host:
         return _memory_bound(entry, scope, kernels)
-    losses = [loss for rank, device in scope.devices if (loss := _loss(entry, rank, device))]
+    losses = _losses(entry, scope)
     lost = sum(loss.lost for loss in losses)
     if lost < entry.min_share * scope.window_ns:
         return None
     recoverable = sum(loss.recoverable for loss in losses)
-    evidence = [_how_much(scope, losses, lost, recoverable), *_where(entry, causes)]
-    if entry.id == "host_sync":
-        evidence += _sync_operators(scope)
+    evidence = [_how_much(scope, losses, lost, recoverable)]
     if entry.id == "gpu_shared":
         evidence.append("gaps of one length with work enqueued; a guess until the process is seen")
+    else:
+        evidence += _where(entry, causes)
+    if entry.id == "host_sync":
+        evidence += _sync_operators(scope)
     return _finding(entry, scope, losses, evidence)
 
 
@@ -95,6 +113,7 @@ def _finding(entry: Entry, scope: Scope, losses: list[Loss], evidence: list[str]
     lost = sum(loss.lost for loss in losses)
     recoverable = sum(loss.recoverable for loss in losses)
     share = lost / scope.window_ns
+    host_bucket = entry.host_bucket if scope.on_host else None
     return Finding(
         id=entry.id,
         severity=_severity(share),
@@ -103,10 +122,10 @@ def _finding(entry: Entry, scope: Scope, losses: list[Loss], evidence: list[str]
         confidence=_confidence(entry, scope),
         ranks=_culprits(losses, lost),
         affected=sorted({loss.rank for loss in losses}),
-        title=entry.title,
+        title=entry.title.replace("the GPU", "the training thread") if host_bucket else entry.title,
         evidence=evidence,
         advice=list(entry.advice),
-        buckets=list(entry.buckets),
+        buckets=[host_bucket] if host_bucket else list(entry.buckets),
         recoverable_ns=recoverable,
     )
 
@@ -121,7 +140,7 @@ def _confidence(entry: Entry, scope: Scope) -> str:
     """Low where few periods were seen or the cause is told by a pattern only."""
     if entry.id in ("gpu_shared", "memory_bound"):
         return "low"
-    fewest = min((device.window.periods for _, device in scope.devices), default=0)
+    fewest = min((window.periods for window in scope.windows), default=0)
     return "high" if fewest >= 3 else "low"  # noqa: PLR2004 - accounting.md 2: under 3 is low
 
 
@@ -131,6 +150,18 @@ def _culprits(losses: list[Loss], lost: int) -> list[int]:
     for loss in losses:
         by_rank[loss.rank] = by_rank.get(loss.rank, 0) + loss.lost
     return sorted(rank for rank, ns in by_rank.items() if 2 * ns * len(by_rank) >= lost)
+
+
+def _losses(entry: Entry, scope: Scope) -> list[Loss]:
+    if not scope.on_host:
+        return [loss for rank, device in scope.devices if (loss := _loss(entry, rank, device))]
+    if entry.host_bucket is None:
+        return []
+    losses = []
+    for rank in scope.ranks:
+        ns = (rank.host_buckets_ns or {}).get(entry.host_bucket, 0)
+        losses += [Loss(rank.rank, ns, ns, 0)] if ns else []
+    return losses
 
 
 def _loss(entry: Entry, rank: RankAnalysis, analysis: DeviceAnalysis) -> Loss | None:
@@ -185,7 +216,8 @@ def recurring_gaps(lengths: I64) -> Mask:
 
 def _how_much(scope: Scope, losses: list[Loss], lost: int, recoverable: int) -> str:
     count = sum(loss.count for loss in losses)
-    text = f"{lost / 1e6:.3f} ms in {count} gaps, {lost / scope.window_ns:.1%} of the window"
+    where = "of the training threads' time" if scope.on_host else f"in {count} gaps"
+    text = f"{lost / 1e6:.3f} ms {where}, {lost / scope.window_ns * 100:.1f} % of the window"
     if scope.periods:
         text += f"; {lost / scope.periods / 1e6:.3f} ms a step over {scope.periods} steps"
     if recoverable < lost:
@@ -238,7 +270,7 @@ def _memory_bound(entry: Entry, scope: Scope, kernels: list[KernelRow]) -> Findi
     if not enough or other < catalogue.MEMORY_BOUND_WINDOW_FRAC * scope.window_ns:
         return None
     evidence = [
-        f"{other / (tensor + other):.1%} of compute time is in kernels other than tensor ones"
+        f"{other / (tensor + other) * 100:.1f} % of compute time is in kernels other than tensor ones"
     ]
     top = [row for row in kernels if row.category == "compute.other"][:_NAMED]
     evidence += [f"{row.name}: {row.total_ns / 1e6:.3f} ms in {row.count} calls" for row in top]
@@ -248,7 +280,7 @@ def _memory_bound(entry: Entry, scope: Scope, kernels: list[KernelRow]) -> Findi
 def _records_missing(scope: Scope) -> list[Finding]:
     entry = CATALOGUE["records_missing"]
     hit = [(rank, device) for rank, device in scope.devices if len(device.missing)]
-    silent = [rank for rank in scope.ranks if not rank.devices and len(rank.host.launch_calls())]
+    silent = [rank for rank in scope.ranks if not rank.recorded and len(rank.host.launch_calls())]
     if not hit and not silent:
         return []
     evidence = [
@@ -266,10 +298,21 @@ def _records_missing(scope: Scope) -> list[Finding]:
 
 
 def _ranks_missing(scope: Scope, missing: list[int]) -> Finding:
-    shown = ", ".join(map(str, missing[:16])) + (" ..." if len(missing) > 16 else "")  # noqa: PLR2004 - a line's worth
     total = len(missing) + len(scope.ranks)
-    evidence = [f"{len(missing)} of {total} ranks have no trace: {shown}"]
+    evidence = [f"{len(missing)} of {total} ranks have no trace: {ranks_text(missing)}"]
     return _note(CATALOGUE["ranks_missing"], [], evidence, None)
+
+
+def ranks_text(numbers: list[int]) -> str:
+    """Return rank numbers as runs: ``0-2, 4``; after eight runs the rest is left to the reader."""
+    runs: list[list[int]] = []
+    for number in sorted(numbers):
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    texts = [str(a) if a == b else f"{a}-{b}" for a, b in runs[:_RUNS_OF_RANKS]]
+    return ", ".join(texts) + (", ..." if len(runs) > _RUNS_OF_RANKS else "")
 
 
 def _note(entry: Entry, ranks: list[int], evidence: list[str], share: float | None) -> Finding:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,7 @@ import numpy as np
 
 from gpudiag.analyze.idle import CAUSE_BUCKETS
 from gpudiag.analyze.intervals import innermost
-from gpudiag.analyze.names import HostClass
+from gpudiag.analyze.names import HostClass, distinct
 from gpudiag.model.analysis import Gap, GapCause
 from gpudiag.model.tables import HostCategory
 
@@ -60,7 +61,7 @@ def gap_context(rank: RankAnalysis, analysis: DeviceAnalysis) -> GapContext:
     spans &= (host.kind == HostClass.OTHER) | (host.kind <= HostClass.INPUT)
     user = np.zeros(len(host.strings) + 1, dtype=bool)
     python = host.category == HostCategory.PYTHON
-    for code in np.unique(host.name[python]):
+    for code in distinct(host.name[python]):
         user[code] = file_line(host.strings[code]) is not None
     frames = python & user[host.name]
     span = _names_at(host, spans, idle.thread, at)
@@ -83,7 +84,7 @@ def _stack_where_no_frame(rank: RankAnalysis, analysis: DeviceAnalysis, frame: I
 def _names_at(host: Host, mask: Mask, thread: I64, at: I64) -> I64:
     """Return the name code of the innermost masked span on each thread at each instant."""
     names = np.full(len(at), -1, dtype=np.int64)
-    for one in np.unique(thread[thread >= 0]):
+    for one in distinct(thread[thread >= 0]):
         rows = np.flatnonzero(mask & (host.thread == one))
         asked = np.flatnonzero(thread == one)
         found = innermost(host.starts[rows], host.ends[rows], at[asked])
@@ -123,12 +124,10 @@ def gap_causes(rank: RankAnalysis, analysis: DeviceAnalysis, context: GapContext
         rows = np.flatnonzero(charged[:, cause])
         if not len(rows):
             continue
-        pairs = np.stack((context.host_span[rows], context.frame[rows]))
-        keys, inverse = np.unique(pairs, axis=1, return_inverse=True)
-        inverse = inverse.reshape(-1)
+        pair = (context.host_span[rows] + 1) * (len(strings) + 1) + context.frame[rows] + 1
         ns = charged[rows, cause]
-        for index, (span, frame) in enumerate(keys.T.tolist()):
-            mine = ns[inverse == index]
+        for key, mine in _grouped(pair, ns):
+            span, frame = (code - 1 for code in divmod(key, len(strings) + 1))
             causes.append(
                 GapCause(
                     cause=bucket,
@@ -141,6 +140,14 @@ def gap_causes(rank: RankAnalysis, analysis: DeviceAnalysis, context: GapContext
                 )
             )
     return causes
+
+
+def _grouped(keys: I64, values: I64) -> Iterator[tuple[int, I64]]:
+    """Yield each distinct key with its values."""
+    order = np.argsort(keys, kind="stable")
+    keys, values = keys[order], values[order]
+    edges = np.flatnonzero(np.append(True, keys[1:] != keys[:-1]))
+    yield from zip(keys[edges].tolist(), np.split(values, edges[1:]), strict=True)
 
 
 def merge_causes(causes: list[GapCause]) -> list[GapCause]:

@@ -31,14 +31,14 @@ def headline(
     host_buckets: dict[str, int],
 ) -> str:
     """Return the sentence; its numbers share one base, the window."""
-    if not scope.window_ns:
+    if scope.on_host:
         return _host_headline(host_buckets)
     lead = next((finding for finding in findings if finding.recoverable_ns), None)
     comm = buckets.get("comm.unsplit", 0) / scope.window_ns
     parts = [_lead(scope, lead) if lead else _nothing(scope, buckets)]
     if comm >= _NOTABLE_COMM_FRAC and (lead is None or comm > (lead.share or 0)):
         parts.append(
-            f"{comm:.0%} is exposed communication, waiting for other ranks and transfer together."
+            f"{_percent(comm)} % is exposed communication, waiting for other ranks and transfer together."
         )
     return " ".join(parts)
 
@@ -46,7 +46,7 @@ def headline(
 def _lead(scope: Scope, finding: Finding) -> str:
     title = finding.title[0].upper() + finding.title[1:]
     who = f" on rank {finding.ranks[0]}" if _one_of_many(scope, finding) else ""
-    text = f"{title}{who}: {finding.share:.0%} of GPU time is lost to it."
+    text = f"{title}{who}: {_percent(finding.share)} % of GPU time is lost to it."
     if not scope.periods or finding.recoverable_ns is None:
         return text
     step = scope.window_ns / scope.periods / 1e6
@@ -67,8 +67,8 @@ def _nothing(scope: Scope, buckets: dict[str, int]) -> str:
     other = buckets.get("compute.other", 0) / scope.window_ns
     idle = sum(ns for name, ns in buckets.items() if name.startswith("idle.")) / scope.window_ns
     return (
-        f"No cause on the host costs enough to name: tensor kernels run {tensor:.0%} of the time, "
-        f"other kernels {other:.0%}, the GPU is idle {idle:.0%}."
+        f"No cause on the host costs enough to name: tensor kernels run {_percent(tensor)} % of the time, "
+        f"other kernels {_percent(other)} %, the GPU is idle {_percent(idle)} %."
     )
 
 
@@ -80,8 +80,12 @@ def _host_headline(host_buckets: dict[str, int]) -> str:
     name, ns = ranked[0]
     second = ""
     if len(ranked) > 1:
-        second = f", {ranked[1][1] / total:.0%} {_HOST_PHRASES[ranked[1][0]]}"
+        second = f", {_percent(ranked[1][1] / total)} % {_HOST_PHRASES[ranked[1][0]]}"
     return (
         "Device activity not recorded: this is the host's view. The training thread spent "
-        f"{ns / total:.0%} of its time {_HOST_PHRASES[name]}{second}."
+        f"{_percent(ns / total)} % of its time {_HOST_PHRASES[name]}{second}."
     )
+
+
+def _percent(frac: float) -> str:
+    return f"{100 * frac:.0f}"

@@ -14,6 +14,7 @@ from gpudiag.analyze.names import (
     HostNames,
     by_code,
     capture_edge,
+    distinct,
     is_annotation,
     is_collective_span,
     is_launch,
@@ -97,7 +98,7 @@ class Host:
 
     def named(self, meaning: Callable[[str], bool]) -> Mask:
         """Mask the rows whose name has a meaning."""
-        mask: Mask = by_code(self.strings, np.unique(self.name), meaning).astype(bool)[self.name]
+        mask: Mask = by_code(self.strings, self.name, meaning).astype(bool)[self.name]
         return mask
 
     def rows_of(self, thread: int) -> I64:
@@ -128,7 +129,7 @@ class Host:
         """Return from each begin of graph capture to its end on a thread."""
         rows = self.rows_of(thread)
         rows = rows[self._is_call(rows)]
-        edges = by_code(self.strings, np.unique(self.name[rows]), capture_edge)[self.name[rows]]
+        edges = by_code(self.strings, self.name[rows], capture_edge)[self.name[rows]]
         begins, finishes = rows[edges == 1], rows[edges == -1]
         position = np.searchsorted(self.starts[finishes], self.starts[begins], side="left")
         closed = position < len(finishes)
@@ -138,10 +139,10 @@ class Host:
     def launch_calls(self) -> I64:
         """Rows of all calls that put work on a device, those inside graph capture aside."""
         rows = np.flatnonzero(self._is_call(np.arange(len(self))) & (self.correlation > 0))
-        launches = by_code(self.strings, np.unique(self.name[rows]), is_launch).astype(bool)
+        launches = by_code(self.strings, self.name[rows], is_launch).astype(bool)
         rows = rows[launches[self.name[rows]]]
         captured = np.zeros(len(rows), dtype=bool)
-        for thread in np.unique(self.thread[rows]):
+        for thread in distinct(self.thread[rows]):
             during = self.captures(int(thread))
             mine = self.thread[rows] == thread
             captured[mine] = contains(during, self.starts[rows[mine]])
@@ -173,7 +174,7 @@ class Host:
     def _enclosing(self, spans: I64, calls: I64) -> I64:
         found = np.full(len(calls), -1, dtype=np.int64)
         known = np.flatnonzero(calls >= 0)
-        for thread in np.unique(self.thread[spans]):
+        for thread in distinct(self.thread[spans]):
             mine = spans[self.thread[spans] == thread]
             asked = known[self.thread[calls[known]] == thread]
             inner = innermost(self.starts[mine], self.ends[mine], self.starts[calls[asked]])
@@ -247,7 +248,7 @@ def _steps(strings: Sequence[str], starts: I64, ends: I64, name: I32, thread: I3
     """Return the step spans in order of their numbers; the earliest where a number repeats."""
     numbers = {
         int(code): number
-        for code in np.unique(name)
+        for code in distinct(name)
         if (number := step_number(strings[code])) is not None
     }
     steps: dict[int, Step] = {}
@@ -262,7 +263,7 @@ def _classes(strings: Sequence[str], names: HostNames, name: I32, category: I8) 
     """Class every row by its name and category."""
     kind = np.full(len(name), HostClass.NOTHING, dtype=np.int8)
     calls = (category == HostCategory.RUNTIME) | (category == HostCategory.DRIVER)
-    call_kind = by_code(strings, np.unique(name[calls]), names.call_class)
+    call_kind = by_code(strings, name[calls], names.call_class)
     kind[calls] = call_kind[name[calls]]
     spans = (category == HostCategory.OPERATOR) | (category == HostCategory.ANNOTATION)
     spans |= category == HostCategory.PYTHON
@@ -276,7 +277,7 @@ def _classes(strings: Sequence[str], names: HostNames, name: I32, category: I8) 
             return int(known)
         return unnamed + 1 if is_annotation(text) else unnamed
 
-    found = by_code(strings, np.unique(name[spans]), meaning)[name[spans]]
+    found = by_code(strings, name[spans], meaning)[name[spans]]
     default = np.where(category[spans] == HostCategory.OPERATOR, HostClass.LAUNCH, HostClass.OTHER)
     found = np.where(found == unnamed, default, found)
     found = np.where(found == unnamed + 1, HostClass.OTHER, found)

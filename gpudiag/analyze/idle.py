@@ -30,7 +30,7 @@ from gpudiag.analyze.intervals import (
     union,
     union_all,
 )
-from gpudiag.analyze.names import IDLE_BUCKETS, DeviceClass, HostClass
+from gpudiag.analyze.names import IDLE_BUCKETS, DeviceClass, HostClass, distinct
 from gpudiag.analyze.window import Window
 from gpudiag.model.tables import I64, HostCategory, Mask
 
@@ -39,12 +39,14 @@ LAUNCH_LATENCY_NS = 10_000
 # The queue has recovered from a sync when a kernel starts this long after its launch returned.
 LEAD_RECOVERED_NS = 50_000
 
-# What torch.profiler adds to the host per recorded event, ns (docs/benchmarks.md, measured).
+# What torch.profiler adds to the host per recorded event, ns. Operators and frames as measured by
+# tests/bench/profiler_cost.py (340 without shapes, 660 with; frames 60); runtime calls can only be
+# measured with a GPU and are taken as one operator's record without shapes.
 RECORDING_COST_NS = {
-    HostCategory.OPERATOR: 1_000,
-    HostCategory.RUNTIME: 500,
-    HostCategory.DRIVER: 500,
-    HostCategory.PYTHON: 300,
+    HostCategory.OPERATOR: 660,
+    HostCategory.RUNTIME: 340,
+    HostCategory.DRIVER: 340,
+    HostCategory.PYTHON: 60,
 }
 
 LATENCY, BLOCKED = len(HostClass), len(HostClass) + 1
@@ -132,10 +134,8 @@ class _Charger:
         self._window = window
         self._charged = charged
         self.profiler_ns = 0
-        launches = np.unique(device.launch[device.launch >= 0])
-        self._launchers = sorted(
-            (int(thread) for thread in np.unique(host.thread[launches])), key=host.thread_order
-        )
+        launchers = distinct(host.thread[device.launch[device.launch >= 0]])
+        self._launchers = sorted(launchers.tolist(), key=host.thread_order)
         # What a sync's shadow may still take: pieces, and for each its cause and thread.
         self._open: list[tuple[Pieces, int, int]] = []
 
@@ -253,7 +253,7 @@ def host_late_ns(device: Device, host: Host, exposed: Intervals) -> int:
     late = Pieces(starts[keep], until[keep], following[keep])
     threads = host.thread[device.launch[late.owner]]
     total = 0
-    for thread in np.unique(threads):
+    for thread in distinct(threads):
         mine = threads == thread
         pieces = as_pieces(Intervals(late.starts[mine], late.ends[mine]))
         blocked = merge(host.sync_calls(int(thread)), blocking_copies(device, host, int(thread)))

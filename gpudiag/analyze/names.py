@@ -7,12 +7,12 @@ Names are matched once per distinct string, never per event. Device activity is 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
 
 import numpy as np
 
-from gpudiag.model.tables import I8
+from gpudiag.model.tables import I8, I32, I64
 
 
 class DeviceClass(IntEnum):
@@ -296,9 +296,14 @@ class HostNames:
         return HostClass.COMPILE if _MODULE_LOAD.match(name) else HostClass.LAUNCH
 
 
-def by_code(strings: Sequence[str], codes: Iterable[int], meaning: Callable[[str], int]) -> I8:
+def by_code(strings: Sequence[str], codes: I32 | I64, meaning: Callable[[str], int]) -> I8:
     """Evaluate ``meaning`` once per distinct code; shape (len(strings),), 0 where not asked."""
     table = np.zeros(len(strings), dtype=np.int8)
-    for code in codes:
+    for code in distinct(codes):
         table[code] = meaning(strings[code])
     return table
+
+
+def distinct(codes: I32 | I64) -> I64:
+    """Return the distinct values of small non-negative integers, sorted, without sorting them."""
+    return np.flatnonzero(np.bincount(codes))

@@ -12,7 +12,7 @@ from gpudiag.analyze.host import Host, build_host
 from gpudiag.analyze.hostview import host_leaves_ns
 from gpudiag.analyze.idle import LAUNCH_LATENCY_NS, IdleSplit, host_late_ns, split_idle
 from gpudiag.analyze.intervals import Intervals, union
-from gpudiag.analyze.names import COPY_BUCKETS, is_graph_launch
+from gpudiag.analyze.names import COPY_BUCKETS, distinct, is_graph_launch
 from gpudiag.analyze.partition import Partition, partition
 from gpudiag.analyze.window import (
     ALL,
@@ -66,6 +66,7 @@ class RankAnalysis:
     trace: Trace
     host: Host
     devices: list[DeviceAnalysis]
+    recorded: bool  # any device activity, also outside the window
     host_window: Window | None
     host_buckets_ns: dict[str, int] | None
     quality: list[Quality]
@@ -120,6 +121,7 @@ def analyze_rank(
         trace=source.trace,
         host=host,
         devices=devices,
+        recorded=bool(prepared.devices),
         host_window=view,
         host_buckets_ns=host_leaves_ns(host, view) if view else None,
         quality=quality,
@@ -178,7 +180,7 @@ def _cut_replays(trace: Trace, host: Host, calls: I64) -> Mask:
     cut = np.zeros(len(calls), dtype=bool)
     table = trace.device
     nodes = np.flatnonzero((table.graph_id > 0) & (table.correlation > 0))
-    codes = [code for code in np.unique(host.name[calls]) if is_graph_launch(host.strings[code])]
+    codes = [code for code in distinct(host.name[calls]) if is_graph_launch(host.strings[code])]
     graph_calls = np.flatnonzero(np.isin(host.name[calls], codes))
     if not len(nodes) or not len(graph_calls):
         return cut

@@ -39,6 +39,7 @@ class Entry:
     threshold: str = ""
     min_share: float | None = None
     buckets: tuple[str, ...] = ()
+    host_bucket: str | None = None  # stands in where no device activity was recorded
     advice: tuple[str, ...] = ()
 
 
@@ -56,6 +57,7 @@ _FINDINGS = (
         threshold=_share(SMALL_FRAC),
         min_share=SMALL_FRAC,
         buckets=("idle.input",),
+        host_bucket="host.input",
         advice=(
             (
                 "Raise num_workers to ceil(time per batch / step time) + 1, as far as cores allow, "
@@ -186,6 +188,7 @@ _FINDINGS = (
         threshold=_share(RARE_FRAC),
         min_share=RARE_FRAC,
         buckets=("idle.checkpoint",),
+        host_bucket="host.checkpoint",
         advice=(
             "Save asynchronously (torch.distributed.checkpoint.async_save, pinned staging).",
             "Save every sqrt(2 x save time x mean time to failure), not more often.",
@@ -200,6 +203,7 @@ _FINDINGS = (
         threshold=_share(RARE_FRAC),
         min_share=RARE_FRAC,
         buckets=("idle.eval",),
+        host_bucket="host.eval",
         advice=("Evaluate less often, on all ranks at once, or in a job of its own.",),
     ),
     Entry(
@@ -211,6 +215,7 @@ _FINDINGS = (
         threshold=_share(RARE_FRAC),
         min_share=RARE_FRAC,
         buckets=("idle.gc",),
+        host_bucket="host.gc",
         advice=(
             (
                 "gc.disable() and gc.collect(1) every n steps, at the same step on all ranks; "
@@ -227,6 +232,7 @@ _FINDINGS = (
         threshold=_share(RARE_FRAC),
         min_share=RARE_FRAC,
         buckets=("idle.compile",),
+        host_bucket="host.compile",
         advice=(
             "Pad or bucket shapes, or mark them dynamic; TORCH_LOGS=recompiles names the guard.",
             "cudnn.benchmark=False where shapes vary.",

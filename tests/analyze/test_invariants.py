@@ -59,8 +59,10 @@ def rows(draw):
         host.append(
             Span(start, start + draw(LENGTHS), name, category, draw(st.sampled_from((1, 2))))
         )
-    for number in range(draw(st.integers(0, 5))):
-        host.append(annotation(number * 900, number * 900 + 880, f"ProfilerStep#{number}"))
+    host += [
+        annotation(number * 900, number * 900 + 880, f"ProfilerStep#{number}")
+        for number in range(draw(st.integers(0, 5)))
+    ]
     return host, device
 
 
