@@ -270,7 +270,8 @@ def _memory_bound(entry: Entry, scope: Scope, kernels: list[KernelRow]) -> Findi
     if not enough or other < catalogue.MEMORY_BOUND_WINDOW_FRAC * scope.window_ns:
         return None
     evidence = [
-        f"{other / (tensor + other) * 100:.1f} % of compute time is in kernels other than tensor ones"
+        f"{other / (tensor + other) * 100:.1f} % of compute time is in kernels that are not matmul, "
+        "convolution or attention"
     ]
     top = [row for row in kernels if row.category == "compute.other"][:_NAMED]
     evidence += [f"{row.name}: {row.total_ns / 1e6:.3f} ms in {row.count} calls" for row in top]

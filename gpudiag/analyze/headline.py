@@ -38,7 +38,7 @@ def headline(
     parts = [_lead(scope, lead) if lead else _nothing(scope, buckets)]
     if comm >= _NOTABLE_COMM_FRAC and (lead is None or comm > (lead.share or 0)):
         parts.append(
-            f"{_percent(comm)} % is exposed communication, waiting for other ranks and transfer together."
+            f"{_percent(comm)} % is exposed communication: waiting for other ranks and transfer."
         )
     return " ".join(parts)
 
@@ -46,7 +46,7 @@ def headline(
 def _lead(scope: Scope, finding: Finding) -> str:
     title = finding.title[0].upper() + finding.title[1:]
     who = f" on rank {finding.ranks[0]}" if _one_of_many(scope, finding) else ""
-    text = f"{title}{who}: {_percent(finding.share)} % of GPU time is lost to it."
+    text = f"{title}{who}: {_percent(finding.share or 0)} % of GPU time is lost to it."
     if not scope.periods or finding.recoverable_ns is None:
         return text
     step = scope.window_ns / scope.periods / 1e6
@@ -67,8 +67,9 @@ def _nothing(scope: Scope, buckets: dict[str, int]) -> str:
     other = buckets.get("compute.other", 0) / scope.window_ns
     idle = sum(ns for name, ns in buckets.items() if name.startswith("idle.")) / scope.window_ns
     return (
-        f"No cause on the host costs enough to name: tensor kernels run {_percent(tensor)} % of the time, "
-        f"other kernels {_percent(other)} %, the GPU is idle {_percent(idle)} %."
+        "No cause on the host costs enough to name: tensor kernels run "
+        f"{_percent(tensor)} % of the time, other kernels {_percent(other)} %, "
+        f"the GPU is idle {_percent(idle)} %."
     )
 
 

@@ -38,7 +38,7 @@ def analyze(*paths: Path, **options: object) -> Analysis:
 
 
 # The golden calls a kernel comm if its name contains "nccl"; accounting.md 4 also counts custom
-# all-reduce kernels (here multimem_all_reduce_kernel of symmetric memory): that moves this much, ns.
+# all-reduce kernels (here multimem_all_reduce_kernel): that moves so much, ns.
 BY_OUR_RULE = {
     "kt-tracelens-b200-rank0of8/eager_trace.json.gz": {
         "compute": 10_771_685 - 8_652_137,
