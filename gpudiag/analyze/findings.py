@@ -269,10 +269,8 @@ def _memory_bound(entry: Entry, scope: Scope, kernels: list[KernelRow]) -> Findi
     enough = other >= catalogue.MEMORY_BOUND_COMPUTE_FRAC * (tensor + other)
     if not enough or other < catalogue.MEMORY_BOUND_WINDOW_FRAC * scope.window_ns:
         return None
-    evidence = [
-        f"{other / (tensor + other) * 100:.1f} % of compute time is in kernels that are not matmul, "
-        "convolution or attention"
-    ]
+    part = other / (tensor + other) * 100
+    evidence = [f"{part:.1f} % of compute time is in kernels without matmul or convolution"]
     top = [row for row in kernels if row.category == "compute.other"][:_NAMED]
     evidence += [f"{row.name}: {row.total_ns / 1e6:.3f} ms in {row.count} calls" for row in top]
     return _finding(entry, scope, losses, evidence)
