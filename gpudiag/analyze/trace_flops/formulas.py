@@ -51,6 +51,7 @@ class Flops:
     visible_executed: int
     bytes: int | None  # operands read and result written once, where shapes and types tell
     dtype: str | None
+    kind: Kind
     per_half: bool = False  # a backward convolution without its mask: FLOPs of one half
 
 
@@ -87,7 +88,7 @@ def flops_of(
         outputs: output sizes of convolutions learned elsewhere, for calls without scalars.
     """
     if recorded_flops > 0:
-        return _plain(recorded_flops, traffic_bytes(call), call.dtype(0))
+        return _plain(Kind.TEMPLATE, recorded_flops, traffic_bytes(call), call.dtype(0))
     try:
         return _by_kind(call, outputs or {})
     except UnknownFlopsError as error:
@@ -131,8 +132,8 @@ def _by_kind(call: Call, outputs: ConvolutionOutputs) -> Flops:
     raise UnknownFlopsError("no formula")
 
 
-def _plain(flops: int, size: int | None, dtype: str | None) -> Flops:
-    return Flops(flops, flops, flops, flops, size, dtype)
+def _plain(kind: Kind, flops: int, size: int | None, dtype: str | None) -> Flops:
+    return Flops(flops, flops, flops, flops, size, dtype, kind)
 
 
 def _matmul(call: Call, short: str) -> Flops:
@@ -142,7 +143,7 @@ def _matmul(call: Call, short: str) -> Flops:
     result, width = matmul.result_elements(call, short), dtype_bytes(_type(call, first))
     known = read is not None and result is not None and width is not None
     size = int(read + result * width) if known else None  # type: ignore[operator]
-    return _plain(formula(call), size, call.dtype(first))
+    return _plain(Kind.MATMUL, formula(call), size, call.dtype(first))
 
 
 def _convolution(call: Call, layout: convolution.Forward, outputs: ConvolutionOutputs) -> Flops:
@@ -154,7 +155,7 @@ def _convolution(call: Call, layout: convolution.Forward, outputs: ConvolutionOu
     result = flops // (2 * prod(weight[1:]))
     known = read is not None and width is not None and not layout.transposed
     size = int(read + result * width) if known else None  # type: ignore[operator]
-    return _plain(flops, size, call.dtype(0))
+    return _plain(Kind.CONVOLUTION, flops, size, call.dtype(0))
 
 
 def _convolution_backward(call: Call, layout: convolution.Backward) -> Flops:
@@ -165,7 +166,8 @@ def _convolution_backward(call: Call, layout: convolution.Backward) -> Flops:
     size = read + written if read is not None and written is not None else None
     flops = one if parts is None else one * parts
     dtype = call.dtype(layout.input)
-    return Flops(flops, flops, flops, flops, size, dtype, per_half=parts is None)
+    kind = Kind.CONVOLUTION_BACKWARD
+    return Flops(flops, flops, flops, flops, size, dtype, kind, per_half=parts is None)
 
 
 def _attention(call: Call, layout: Layout | None) -> Flops:
@@ -185,6 +187,7 @@ def _attention(call: Call, layout: Layout | None) -> Flops:
         found.visible_executed,
         size,
         call.dtype(at),
+        _attention_kind(layout),
     )
 
 

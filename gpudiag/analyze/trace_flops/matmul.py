@@ -12,13 +12,21 @@ from math import prod
 from gpudiag.analyze.trace_flops.call import Call, Shape, UnknownFlopsError
 
 _FP4 = "fp4"
+_MISFIT = "the recorded shapes don't fit each other"
 # _weight_int4pack_mm keeps 8 rows of the weight in each of the packed tensor's.
 _INT4_ROWS = 8
+
+
+def _fit(left: int, right: int) -> None:
+    """Raise unless the inner sizes agree: a trace whose arguments are shifted tells nothing."""
+    if left != right:
+        raise UnknownFlopsError(_MISFIT)
 
 
 def _product(call: Call, left: int, right: int) -> int:
     """[m, k] by [k, n]: 2 m k n."""
     a, b = call.shape(left, 2), call.shape(right, 2)
+    _fit(a[1], b[0])
     # Two fp4 values share a byte, and the shape counts bytes.
     packed = 2 if call.dtype(left) == _FP4 else 1
     return 2 * a[0] * a[1] * b[1] * packed
@@ -26,7 +34,9 @@ def _product(call: Call, left: int, right: int) -> int:
 
 def _batched(call: Call, left: int, right: int) -> int:
     """[b, m, k] by [b, k, n]: 2 b m k n."""
-    return 2 * prod(call.shape(left, 3)) * call.shape(right, 3)[2]
+    a, b = call.shape(left, 3), call.shape(right, 3)
+    _fit(a[2], b[1])
+    return 2 * prod(a) * b[2]
 
 
 def _grouped(call: Call) -> int:
@@ -38,6 +48,7 @@ def _grouped(call: Call) -> int:
     a, b = call.shape(0), call.shape(1)
     ranks = (len(a), len(b))
     packed = 2 if call.dtype(0) == _FP4 else 1
+    _fit(a[-1], b[-2] if len(b) > 1 else -1)
     if ranks in {(2, 2), (2, 3)}:
         return 2 * a[0] * a[1] * b[-1] * packed
     if ranks == (3, 3):
@@ -50,8 +61,10 @@ def _grouped(call: Call) -> int:
 def _linear(call: Call) -> int:
     """[..., k] by a weight of [n, k]: 2 (...) k n."""
     x, weight = call.shape(0), call.shape(1)
-    outputs = weight[0] if len(weight) > 1 else 1
-    return 2 * prod(x) * outputs
+    if len(weight) > 2:  # noqa: PLR2004 - a matrix, or a vector for one output
+        raise UnknownFlopsError(_MISFIT)
+    _fit(x[-1], weight[-1])
+    return 2 * prod(x) * (weight[0] if len(weight) > 1 else 1)
 
 
 def _linear_backward(call: Call) -> int:
@@ -80,6 +93,7 @@ def _matmul(call: Call) -> int:
         a = (1, *a)
     if len(b) == 1:
         b = (*b, 1)
+    _fit(a[-1], b[-2])
     return 2 * prod(_broadcast(a[:-2], b[:-2])) * a[-2] * a[-1] * b[-1]
 
 
