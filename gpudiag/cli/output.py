@@ -40,7 +40,7 @@ def stdout_stream() -> Stream:
         return Stream(is_tty=False, encoding=None, width=_PIPE_WIDTH)
     is_tty = sys.stdout.isatty()
     width = shutil.get_terminal_size((_PIPE_WIDTH, 24)).columns
-    return Stream(is_tty=is_tty, encoding=sys.stdout.encoding, width=width)
+    return Stream(is_tty=is_tty, encoding=sys.stdout.encoding or "utf-8", width=width)
 
 
 def style_for(
@@ -77,10 +77,14 @@ def write_stdout(data: str | bytes) -> None:
     """Write data to standard output; a reader who has left is no error."""
     if sys.stdout is None:  # closed by the caller, who wants the exit code alone
         return
-    raw = data if isinstance(data, bytes) else data.encode(sys.stdout.encoding, "replace")
+    encoding = sys.stdout.encoding or "utf-8"
+    raw = data if isinstance(data, bytes) else data.encode(encoding, "replace")
     try:
         sys.stdout.flush()
-        sys.stdout.buffer.write(raw)
+        if hasattr(sys.stdout, "buffer"):
+            sys.stdout.buffer.write(raw)
+        else:  # a program that calls main() may have put a text-only stream in place
+            sys.stdout.write(raw.decode(encoding))
         sys.stdout.flush()
     except BrokenPipeError:
         _silence_stdout()
