@@ -57,7 +57,7 @@ def _windows(
     work: Work,
     spans: Sequence[tuple[int | None, Window]],
 ) -> list[WindowFlops]:
-    moved = moved_bytes(host, operators, work)
+    moved = moved_bytes(operators, work)
     labels = operand_types(operators, work)
     found = []
     for position, (device, window) in enumerate(spans):

@@ -10,6 +10,10 @@ import numpy.typing as npt
 
 from gpudiag.model.tables import I64, Mask
 
+# Values in a range up to this wide are ranked through a table of the range instead of by sorting.
+_TABLE_PER_ROW = 4
+_SMALL_TABLE = 65_536
+
 
 @dataclass(frozen=True, slots=True)
 class Groups:
@@ -48,12 +52,30 @@ class Groups:
 def group_by(columns: Sequence[npt.NDArray[np.integer] | Mask]) -> Groups:
     """Group rows by equal values in all of the columns."""
     key = np.zeros(len(columns[0]), dtype=np.int64)
+    groups = min(len(key), 1)
     for column in columns:
-        values, code = np.unique(column, return_inverse=True)
-        _, key = np.unique(key * max(len(values), 1) + code, return_inverse=True)
-    _, first = np.unique(key, return_index=True)
+        code, distinct = _numbered(column)
+        key, groups = _numbered(key * distinct + code)
+    first = np.zeros(groups, dtype=np.int64)
+    first[key[::-1]] = np.arange(len(key))[::-1]
     picked = [column[first].tolist() for column in columns]
     return Groups([tuple(map(int, one)) for one in zip(*picked, strict=True)], key)
+
+
+def _numbered(values: npt.NDArray[np.integer] | Mask) -> tuple[I64, int]:
+    """Return each value's rank among the distinct values, and how many are distinct."""
+    if not len(values):
+        return np.zeros(0, dtype=np.int64), 0
+    low = int(values.min())
+    span = int(values.max()) - low + 1
+    if span > _TABLE_PER_ROW * len(values) + _SMALL_TABLE:
+        found, code = np.unique(values, return_inverse=True)
+        return code.astype(np.int64), len(found)
+    offset = values.astype(np.int64) - low
+    present = np.zeros(span, dtype=bool)
+    present[offset] = True
+    ranks = np.cumsum(present) - 1
+    return ranks[offset], int(ranks[-1]) + 1
 
 
 def _ints(values: npt.NDArray[np.int64]) -> list[int]:

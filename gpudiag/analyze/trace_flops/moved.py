@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from gpudiag.analyze.host import Host
 from gpudiag.analyze.trace_flops.formulas import Flops
 from gpudiag.analyze.trace_flops.operators import Operators
 from gpudiag.analyze.trace_flops.traffic import traffic_bytes
@@ -12,18 +11,16 @@ from gpudiag.analyze.trace_flops.work import Work
 from gpudiag.model.tables import I64
 
 
-def moved_bytes(host: Host, operators: Operators, work: Work) -> I64:
+def moved_bytes(operators: Operators, work: Work) -> I64:
     """Return the bytes of each kernel, -1 where unknown."""
     result = np.full(len(work.launch), -1, dtype=np.int64)
     sizes = [cost.bytes if isinstance(cost, Flops) else None for cost in operators.costs]
     owned = np.flatnonzero(work.owner >= 0)
     size = _or_minus_one(sizes)[operators.signature[work.owner[owned]]]
     result[owned] = np.where(size >= 0, np.rint(size * work.share[owned]), -1)
-    others = np.flatnonzero((work.owner < 0) & (work.launch >= 0))
-    inner = host.operator_of(work.launch[others])
-    held = others[inner >= 0]
+    held = np.flatnonzero((work.owner < 0) & (work.inner >= 0))
     if len(held):
-        result[held] = _traffic(operators, inner[inner >= 0], work.duration[held])
+        result[held] = _traffic(operators, work.inner[held], work.duration[held])
     return result
 
 

@@ -9,6 +9,8 @@ from gpudiag.analyze.trace_flops.call import Call, dtype_bytes
 
 # Fused kernels of Inductor list every tensor that they read or write.
 _TRITON = re.compile(r"^triton_(poi|per|red|tem|for)_")
+# Some of them touch only a part of a tensor.
+_PARTIAL = re.compile(r"embedding|index|gather|scatter|slice|select|split|unbind|narrow")
 # One value out per (broadcast) value in.
 _ELEMENTWISE = re.compile(
     r"^aten::(add|sub|rsub|mul|div|neg|abs|exp|log|log2|sqrt|rsqrt|pow|reciprocal|sin|cos|tanh"
@@ -37,7 +39,9 @@ def traffic_bytes(call: Call) -> int | None:
     inputs, largest = _tensors(call)
     if inputs is None:
         return None
-    if _TRITON.match(call.name) or _READ_ONLY.match(call.name) or call.name == _COPY:
+    if _TRITON.match(call.name):
+        return None if _PARTIAL.search(call.name) else inputs
+    if _READ_ONLY.match(call.name) or call.name == _COPY:
         return inputs
     if not _ELEMENTWISE.match(call.name):
         return None

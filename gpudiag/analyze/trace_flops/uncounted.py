@@ -25,7 +25,7 @@ def uncounted(host: Host, operators: Operators, work: Work, rows: I64) -> tuple[
     """Group ``rows`` of ``work`` by kernel, operator and reason, the longest first."""
     launch = work.launch[rows]
     lost = enclosing(host, operators.unknown, launch)
-    inner = np.where(lost >= 0, lost, host.operator_of(launch))
+    inner = np.where(lost >= 0, lost, work.inner[rows])
     operator = np.where(inner >= 0, host.name[inner] if len(host) else -1, -1)
     groups = group_by([work.name[rows], operator, _reasons(host, operators, launch, lost, inner)])
     bounds = _bounds(operators, lost, work.duration[rows])

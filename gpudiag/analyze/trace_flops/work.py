@@ -35,7 +35,8 @@ class Work:
     is_tensor: Mask
     owner: I64  # -> Operators, -1 for none
     is_known: Mask  # belongs to an operator whose FLOPs are known
-    launch: I64  # row in Host of the launch call, or of the operator itself
+    launch: I64  # row in Host of the launch call, or of the operator itself; -1: not recorded
+    inner: I64  # innermost operator (row in Host) of kernels without an owner; -1: none
     parts: I64  # FLOPs of this kernel: its share of its operator's, by duration
     share: npt.NDArray[np.float64]  # of its operator; 0 without one
     float_unit: I8  # NOT_TOLD, FP32 or TF32, of its operator's kernels
@@ -66,6 +67,7 @@ def device_work(host: Host, operators: Operators, devices: Sequence[Device]) -> 
         owner=owner,
         is_known=(owner >= 0) | wrapped,
         launch=launch,
+        inner=host.operator_of(np.where(owner < 0, launch, -1)),
         parts=_split(operators.parts, owner, share),
         share=share,
         float_unit=_float_units(host, owner, name, len(operators)),
@@ -90,6 +92,7 @@ def host_work(host: Host, operators: Operators) -> Work:
         owner=owner,
         is_known=owner >= 0,
         launch=rows,
+        inner=rows,
         parts=_split(operators.parts, owner, share),
         share=share,
         float_unit=np.full(len(rows), FP32, dtype=np.int8),
