@@ -1,4 +1,4 @@
-"""Decoded events become columns: one pass per column over a block, no Python object per row kept."""
+"""Decoded events become columns: one pass per column and block, no Python object kept per row."""
 
 from __future__ import annotations
 

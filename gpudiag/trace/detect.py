@@ -32,6 +32,8 @@ _MAGIC = (
 )
 _PICKLE = re.compile(rb"\x80[\x02-\x05]")
 _EVENT_ARRAY = re.compile(rb'"traceEvents"\s*:\s*\[\s*\{')
+_KINETO_KEYS = frozenset(k.encode() for k in KINETO_KEYS)
+_JSON_LINES = re.compile(rb"\s*\{[^\n]*\}\s*\n\s*\{")
 _TAR_MAGIC_AT = 257
 _SYMLINK_BYTES = 4096
 _BINARY_SHARE = 0.05  # of bytes that plain text doesn't have
@@ -46,13 +48,12 @@ _TEXT_KINDS = (  # in this order; on the first bytes of a text file, any case
     ("html", rb"\A\s*<(?:!doctype html|html)"),
     ("prometheus", rb"^# (?:HELP|TYPE) \w+|^DCGM_FI_\w+\{"),
     ("dcgm_text", rb"^#\s*Entity\b|^Error setting watches"),
-    ("smi_csv", rb"\A[^\n]*(?:utilization\.gpu|memory\.used|power\.draw|temperature\.gpu|GPU Utilization)"),
+    ("smi_csv", rb"\A[^\n]*(?:utilization\.gpu|memory\.used|power\.draw|GPU Utilization)"),
     ("smi_text", rb"^#\s+gpu\b|\bNVIDIA-SMI \d|^=+NVSMI LOG=+|^GPU \d+: [^\n]*\(UUID: "),
     ("smi_csv", rb"\A\s*timestamp, *gpu_(?:name|uuid)"),
     ("nccl_tests", rb"^# nThread|^#\s+out-of-place\s+in-place|^# Using devices"),
     ("infiniband", rb"^CA '|^# Port|^Port\w+:\.{3}|^Infiniband device|\bibpanic:"),
-    ("training_log", rb":::MLLOG|\b(?:loss|iteration|elapsed time per iteration|step|epoch)\b\s*[:=\d]"),
-    ("training_log", rb"\btflops\b|\bmfu\b"),
+    ("training_log", rb":::MLLOG|\b(?:loss|iteration|step|epoch)\b\s*[:=\d]|\btflops\b|\bmfu\b"),
 )  # fmt: skip
 _TEXT = [(kind, re.compile(pattern, re.IGNORECASE | re.MULTILINE)) for kind, pattern in _TEXT_KINDS]
 
@@ -73,13 +74,9 @@ def detect(head: bytes) -> str:
     """Return the kind of a file from its first bytes: KINETO to read it, else a key of KINDS."""
     if not head:
         return "empty"
-    for magic, kind in _MAGIC:
-        if head.startswith(magic):
-            return _database(head) if kind == "sqlite" else kind
-    if _PICKLE.match(head):
-        return _pickle(head)
-    if head[_TAR_MAGIC_AT:].startswith(b"ustar"):
-        return "tar"
+    kind = _by_magic(head)
+    if kind is not None:
+        return kind
     start = head.lstrip()[:1]
     if start == b"{":
         return _json_object(head)
@@ -87,6 +84,15 @@ def detect(head: bytes) -> str:
         return _json_list(head)
     # damaged at its start
     return KINETO if _EVENT_ARRAY.search(head) else _text(head)
+
+
+def _by_magic(head: bytes) -> str | None:
+    if head[_TAR_MAGIC_AT:].startswith(b"ustar"):
+        return "tar"
+    if _PICKLE.match(head):
+        return _pickle(head)
+    kind = next((kind for magic, kind in _MAGIC if head.startswith(magic)), None)
+    return _database(head) if kind == "sqlite" else kind
 
 
 def _database(head: bytes) -> str:
@@ -103,24 +109,22 @@ def _pickle(head: bytes) -> str:
 
 def _json_object(head: bytes) -> str:
     keys = _outer_keys(head)
-    if b"nodes" in keys and keys & {b"schema", b"start_ts"}:
-        return "execution_trace"
-    if keys & {b"pg_config", b"nccl_version"} and b"traceEvents" not in keys:
-        return "flight_recorder"
-    if keys & {b"device_traces", b"segments"}:
-        return "memory_snapshot"
-    if b'"resultType"' in head and b"DCGM_" in head:
-        return "prometheus"
-    if b"traceEvents" in keys or keys & {k.encode() for k in KINETO_KEYS}:
-        return _chrome(head, keys)
-    if re.match(rb"\s*\{[^\n]*\}\s*\n\s*\{", head):
-        return "json_lines"
-    # broken quotes hide keys, and a long preamble may stand before the events: reading will tell
-    return KINETO if b'"traceEvents"' in head or not _ends(head) else "json"
+    is_trace = b"traceEvents" in keys
+    tests = (  # first match wins
+        (b"nodes" in keys and keys & {b"schema", b"start_ts"}, "execution_trace"),
+        (keys & {b"pg_config", b"nccl_version"} and not is_trace, "flight_recorder"),
+        (keys & {b"device_traces", b"segments"}, "memory_snapshot"),
+        (b'"resultType"' in head and b"DCGM_" in head, "prometheus"),
+        (is_trace or keys & _KINETO_KEYS, _chrome(head, keys)),
+        (_JSON_LINES.match(head), "json_lines"),
+        # broken quotes hide keys, and a long preamble may stand before the events: reading tells
+        (b'"traceEvents"' in head or not _ends(head), KINETO),
+    )
+    return next((kind for found, kind in tests if found), "json")
 
 
 def _chrome(head: bytes, keys: set[bytes]) -> str:
-    if keys & {k.encode() for k in KINETO_KEYS} or _OWN_CATEGORY.search(head):
+    if keys & _KINETO_KEYS or _OWN_CATEGORY.search(head):
         return KINETO
     xla = (b'"/device:', b'"/host:', b"highres-ticks")
     return "jax" if any(mark in head for mark in xla) else KINETO

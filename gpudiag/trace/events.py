@@ -188,7 +188,7 @@ class EventWalk:
         return True
 
     def _ends_array(self) -> bool:
-        """Tell whether the bracket here ends the array: by what follows, as damage leaves strays."""
+        """Tell by what follows whether the bracket here ends the array: damage leaves strays."""
         while True:
             after = _WHITE.match(self._text, self._start + 1)
             end = after.end() if after else len(self._text)

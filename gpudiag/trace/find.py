@@ -48,7 +48,8 @@ def _expand(path: str) -> Iterator[Candidate]:
 
 
 def _glob(pattern: str) -> Iterator[Candidate]:
-    matches = sorted(glob.glob(pattern, recursive=True)) if _MAGIC & set(pattern) else []
+    # pathlib's own glob takes no absolute pattern
+    matches = sorted(glob.glob(pattern, recursive=True)) if _MAGIC & set(pattern) else []  # noqa: PTH207
     if not matches:
         if _MAGIC & set(pattern):
             raise InputError(f"{pattern}: matches no file", "", "Check the pattern, and quote it.")

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from gpudiag.model.tables import Trace
 
 _RANK_IN_NAME = (
-    re.compile(r"rank[-_ ]?(\d{1,6})(?!\d)", re.I),
-    re.compile(r"worker[-_ ]?(\d{1,6})(?!\d)", re.I),
+    re.compile(r"rank[-_ ]?(\d{1,6})(?!\d)", re.IGNORECASE),
+    re.compile(r"worker[-_ ]?(\d{1,6})(?!\d)", re.IGNORECASE),
 )
 # tensorboard_trace_handler: <host>_<pid>.<time>.pt.trace.json
 _WORKER_NAME = re.compile(r"^(?P<host>.+)_(?P<pid>\d+)\.\d+\.pt\.trace\.json(\.gz)?$")
@@ -56,7 +56,7 @@ def identify(path: str, trace: Trace) -> Member:
 
 
 def rank_in_name(path: str) -> int | None:
-    """Return the rank that the file's name, else its folder's name, gives (``rank-0``, ``rank_0``)."""
+    """Return the rank that the file's name, else its folder's, gives: ``rank-0``, ``rank_0``."""
     parts = Path(path).parts
     for name in reversed(parts[-2:]):
         for pattern in _RANK_IN_NAME:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Callable  # noqa: TC003 NamedTuple needs it
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 try:

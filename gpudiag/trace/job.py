@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from gpudiag.errors import InputError, UsageError
@@ -97,12 +98,18 @@ def _input_of(member: Member) -> Input:
 
 
 def _nothing(job: _Job, candidates: list[Candidate]) -> InputError:
+    if not candidates:
+        return InputError(
+            "no files found in what was given",
+            "",
+            "Give trace files, or the folder that holds them.",
+        )
     if len(job.errors) == 1:
         return job.errors[0]
     seen = [f"{i.path}: {i.message}" for i in list(job.inputs.values())[:_LISTED]]
     return InputError(
         f"none of {len(candidates)} files is a readable PyTorch profiler trace",
-        "; ".join(seen) or "There are no files.",
+        "; ".join(seen),
         "Give the files that torch.profiler wrote, or the folder that holds them.",
     )
 
@@ -131,7 +138,7 @@ def _latest_windows(job: _Job) -> list[Member]:
                 )
             job.note(
                 "earlier_windows", "info", len(windows) - 1,
-                f"{len(windows)} windows of process {last.pid}: only the latest is analysed ({last.path})",
+                f"{len(windows)} windows of process {last.pid}: only the latest is used ({last.path})",
             )  # fmt: skip
             kept.append(last)
         else:
@@ -141,7 +148,7 @@ def _latest_windows(job: _Job) -> list[Member]:
 
 def _one_after_the_other(windows: list[Member]) -> bool:
     """Tell whether windows, by start, are disjoint and (host unknown: a pid repeats) close."""
-    pairs = list(zip(windows, windows[1:], strict=False))
+    pairs = list(pairwise(windows))
     disjoint = all(a.end_ns < b.start_ns for a, b in pairs)
     close = all(b.start_ns - a.end_ns < RUN_GAP_NS for a, b in pairs)
     return disjoint and (close or windows[0].host is not None)
@@ -212,7 +219,7 @@ def _assign_ranks(job: _Job, members: list[Member]) -> list[Member]:
         message = "the trace records no rank: taken as rank 0"
     else:
         listed = ", ".join(f"{m.rank}: {m.path}" for m in assigned[:_LISTED])
-        message = f"{len(assigned)} traces record no rank; ranks given in order of path ({listed})"
+        message = f"{len(assigned)} traces record no rank; ranks given in order of path: {listed}"
     job.note("rank_assumed", "info" if source == "only file" else "warning", len(assigned), message)
     return sorted([m for m in members if m.rank is not None] + assigned, key=lambda m: m.rank or 0)
 

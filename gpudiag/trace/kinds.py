@@ -29,7 +29,7 @@ KINDS: dict[str, Kind] = {
     "utf16": Kind("UTF-16 text", "Convert it: iconv -f UTF-16 -t UTF-8"),
     "execution_trace": Kind(
         "a PyTorch execution trace (nodes, for Chakra/PARAM replay)",
-        "It has no times of kernels. Give the Kineto trace of the same run, written by torch.profiler.",
+        "It has no kernel times. Give the Kineto trace of the same run, from torch.profiler.",
     ),
     "memory_timeline": Kind("a PyTorch memory timeline", "It has no kernels. " + _EXPORT),
     "memory_snapshot": Kind(

@@ -139,7 +139,7 @@ def _group(row: Mapping[str, Any]) -> ProcessGroup:
 
 
 def ranks_of(value: object) -> tuple[int, ...] | None:
-    """Return a group's ranks from a list, or from its text (on-demand traces); None if cut short."""
+    """Return a group's ranks, from a list or (on-demand traces) its text; None if cut short."""
     if isinstance(value, str):
         items = [part.strip() for part in value.strip().strip("[]").split(",")]
         value = [int(i) if i.isascii() and i.isdigit() else None for i in items if i]

@@ -269,7 +269,7 @@ def test_metadata_is_read_before_and_after_the_events():
             {"pg_name": "0", "pg_desc": "default_pg", "pg_size": 8, "ranks": "[0, 1, 2]"},
             {"pg_name": "1", "ranks": "[0, 1, ..., ...]"}, {"pg_name": 2, "ranks": [4, 5]}]},
         "host_name": "node7", "trace_id": "ABC", "record_shapes": 1, "with_stack": 0,
-        "traceName": "/tmp/a],[Strategy]}{.json",
+        "traceName": "/home/a],[Strategy]}{.json",
     }  # fmt: skip
     events = trace_of(kernel(), span("cpu_op", "a", 1, 2))
     first, last = read(metadata | events), read(events | metadata)

@@ -58,7 +58,7 @@ REPAIRED = [
 
 @pytest.mark.parametrize(("raw", "name", "quality", "count"), REPAIRED)
 def test_names_that_are_no_json_are_read_as_written(raw, name, quality, count):
-    """Escapes, control characters, encodings and quotes in names: nothing is lost, all is counted."""
+    """Escapes, control characters, encodings, quotes in names: nothing is lost, all is counted."""
     trace = read(trace_text(event(raw)))
     assert decoded(trace, trace.device.name) == ["good", name, "good"]
     assert not trace.partial

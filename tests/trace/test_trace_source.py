@@ -1,4 +1,4 @@
-"""Bytes are read whatever they are wrapped in, and damage to the wrapping costs only what it hit."""
+"""Bytes are read whatever they are wrapped in; damage to the wrapping costs only what it hit."""
 
 from __future__ import annotations
 
