@@ -180,6 +180,8 @@ def _loss(entry: Entry, rank: RankAnalysis, analysis: DeviceAnalysis) -> Loss | 
 
 
 def _copy_loss(entry: Entry, rank: RankAnalysis, analysis: DeviceAnalysis) -> Loss | None:
+    if not analysis.device.is_compute.any():
+        return None  # no kernel is recorded, so nothing is known to have waited
     leaves = analysis.partition.leaves_ns()
     lost = sum(leaves.get(bucket, 0) for bucket in entry.buckets)
     late = sum(analysis.host_late_ns.get(bucket, 0) for bucket in entry.buckets)

@@ -30,7 +30,7 @@ from gpudiag.analyze.intervals import (
     union,
     union_all,
 )
-from gpudiag.analyze.names import IDLE_BUCKETS, DeviceClass, HostClass, distinct
+from gpudiag.analyze.names import IDLE_BUCKETS, DeviceClass, HostClass, distinct, is_graph_launch
 from gpudiag.analyze.window import Window
 from gpudiag.model.tables import I64, HostCategory, Mask
 
@@ -68,7 +68,7 @@ class IdleSplit:
     thread: I64  # the launching thread of what ended it, -1 where not recorded
     enqueued: I64  # when the host had enqueued it: the end of A
     charged: I64
-    in_replay: Mask  # between two nodes of one graph launch
+    in_replay: Mask  # ended by a node of a graph replay
     profiler_ns: int  # part of the launch time that recording the events there may have cost
     unlinked: int  # gaps ended by activity without a launch record
 
@@ -111,18 +111,19 @@ def split_idle(device: Device, host: Host, idle: Intervals, window: Window) -> I
         thread=thread,
         enqueued=enqueued,
         charged=charged,
-        in_replay=_in_replay(device, ended_by),
+        in_replay=_in_replay(device, host, ended_by),
         profiler_ns=charger.profiler_ns,
         unlinked=int((~known & ~open_end).sum()),
     )
 
 
-def _in_replay(device: Device, ended_by: I64) -> Mask:
-    """Mask gaps whose neighbours on both sides come from one launch call."""
-    before = np.maximum(ended_by - 1, 0)
-    same: Mask = (ended_by > 0) & (device.launch[ended_by] >= 0)
-    same &= device.launch[before] == device.launch[ended_by]
-    return same
+def _in_replay(device: Device, host: Host, ended_by: I64) -> Mask:
+    """Mask gaps ended by a node of a graph replay: its other nodes may not be recorded."""
+    launch = np.where(ended_by >= 0, device.launch[ended_by], -1)
+    graph = host.named(is_graph_launch)
+    mask: Mask = launch >= 0
+    mask[mask] = graph[launch[mask]]
+    return mask
 
 
 class _Charger:

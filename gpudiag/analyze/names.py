@@ -125,7 +125,9 @@ _ALLOCATOR_CALL = re.compile(
     r"^(cuda|hip)(Malloc|Free|HostAlloc|HostMalloc|HostFree|HostRegister|MallocHost|FreeHost|ExtMalloc)"
     r"|^(cu|hip)Mem(?!cpy|set|Prefetch|Advise|GetInfo|Get)|^ze(Mem|VirtualMem|PhysicalMem)(Alloc|Free)",
 )
-_MODULE_LOAD = re.compile(r"^(cu|hip)(Module|Library)Load")
+_COMPILE_CALL = re.compile(
+    r"^(cu|hip)(Module|Library)Load|^(cuda|cu|hip)Graph(Instantiate|ExecUpdate)"
+)
 # Memsets are left out: one of zero bytes, as cuDNN and cuBLAS make, never has a device record.
 _LAUNCH_CALL = re.compile(
     r"Launch\w*Kernel|LaunchKernel|GraphLaunch|ModuleLaunch|Memcpy|EnqueueKernel|EnqueueMemCopy",
@@ -293,7 +295,7 @@ class HostNames:
             return HostClass.SYNC
         if _ALLOCATOR_CALL.search(name):
             return HostClass.ALLOCATOR
-        return HostClass.COMPILE if _MODULE_LOAD.match(name) else HostClass.LAUNCH
+        return HostClass.COMPILE if _COMPILE_CALL.match(name) else HostClass.LAUNCH
 
 
 def by_code(strings: Sequence[str], codes: I32 | I64, meaning: Callable[[str], int]) -> I8:

@@ -235,10 +235,13 @@ def _device_quality(analysis: DeviceAnalysis, host: Host) -> list[Quality]:
     replays = int(analysis.idle.in_replay.sum())
     if replays:
         message = (
-            f"device {device.index}: {replays} gaps lie between the nodes of a graph replay; "
-            "what the device did there is uncertain, they are no finding"
+            f"device {device.index}: {replays} gaps end with a node of a graph replay; what the "
+            "device did there is uncertain, enqueued time in them is no finding"
         )
         quality.append(Quality("graph_replay_gaps", "info", replays, message))
+    if not device.is_compute.any():
+        message = f"device {device.index}: copies are recorded, but no kernel"
+        quality.append(Quality("no_kernels", "warning", 1, message))
     skipped = _steps_without_device(analysis, host)
     if skipped:
         message = f"device {device.index}: {skipped} recorded steps launched nothing on it"
