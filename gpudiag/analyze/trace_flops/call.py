@@ -144,7 +144,7 @@ def parse_call(name: str, dims: str, concrete: str, types: str) -> Call:
     """Build a call from the JSON texts of the trace; a text that isn't a list counts as absent."""
     return Call(
         name=name,
-        dims=_frozen(_list(dims)),
+        dims=tuple(_frozen(one) if isinstance(one, list) else () for one in _list(dims)),
         concrete=tuple(one if isinstance(one, str) else "" for one in _list(concrete)),
         types=tuple(one if isinstance(one, str) else "" for one in _list(types)),
     )

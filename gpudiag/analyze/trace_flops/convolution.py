@@ -29,7 +29,8 @@ class Forward:
 _GENERIC = Forward("SPD", transposed_at=6)
 _PLAIN = Forward("SPD")
 _BACKEND = Forward("PSD")
-_KERNEL_FIRST = Forward("KSPD")
+_KERNEL_FIRST = Forward("KSP")
+_KERNEL_FIRST_DILATED = Forward("KSPD")
 _TRANSPOSED = Forward(transposed=True)
 
 FORWARD: dict[str, Forward] = {
@@ -56,15 +57,15 @@ FORWARD: dict[str, Forward] = {
     "_slow_conv2d_forward": _KERNEL_FIRST,
     "slow_conv3d": _KERNEL_FIRST,
     "slow_conv3d_forward": _KERNEL_FIRST,
-    "slow_conv_dilated2d": _KERNEL_FIRST,
-    "slow_conv_dilated3d": _KERNEL_FIRST,
+    "slow_conv_dilated2d": _KERNEL_FIRST_DILATED,
+    "slow_conv_dilated3d": _KERNEL_FIRST_DILATED,
     "slow_conv_transpose2d": _TRANSPOSED,
     "slow_conv_transpose3d": _TRANSPOSED,
     "thnn_conv2d": _KERNEL_FIRST,
     "thnn_conv2d_forward": _KERNEL_FIRST,
-    "_conv_depthwise2d": _KERNEL_FIRST,
-    "conv_depthwise3d": _KERNEL_FIRST,
-    "thnn_conv_depthwise2d_forward": _KERNEL_FIRST,
+    "_conv_depthwise2d": _KERNEL_FIRST_DILATED,
+    "conv_depthwise3d": _KERNEL_FIRST_DILATED,
+    "thnn_conv_depthwise2d_forward": _KERNEL_FIRST_DILATED,
     "_nnpack_spatial_convolution": Forward("PS"),
 }
 
@@ -113,7 +114,7 @@ HALVES = {
 def forward_flops(call: Call, layout: Forward, out: Shape | None = None) -> int:
     """Return the FLOPs of a forward convolution; ``out`` are its output's sizes where known."""
     x, weight = _tensors(call, 0, layout.weight)
-    sizes = x[2:] if _is_transposed(call, layout) else out or output_sizes(call, layout)
+    sizes = x[2:] if is_transposed(call, layout) else out or output_sizes(call, layout)
     return 2 * x[0] * prod(sizes) * prod(weight)
 
 
@@ -121,7 +122,9 @@ def output_sizes(call: Call, layout: Forward) -> Shape:
     """Return (in + 2 padding - dilation (kernel - 1) - 1) // stride + 1 per dimension."""
     x, weight = _tensors(call, 0, layout.weight)
     kernel, spatial = weight[2:], x[2:]
-    lists = dict(zip(layout.lists, call.lists(), strict=False))
+    named = "same" in call.concrete or "valid" in call.concrete
+    letters = layout.lists.replace("P", "") if named else layout.lists
+    lists = dict(zip(letters, call.lists(), strict=False))
     dilation = _each(lists.get("D", [1] if "D" not in layout.lists else None), len(kernel))
     stride = _each(lists.get("S"), len(kernel))
     padding = _named_padding(call, kernel, dilation) or _each(lists.get("P"), 2 * len(kernel))
@@ -186,7 +189,8 @@ def _each(values: list[int] | None, dimensions: int) -> list[int]:
     return values
 
 
-def _is_transposed(call: Call, layout: Forward) -> bool:
+def is_transposed(call: Call, layout: Forward) -> bool:
+    """Tell whether a forward call is a transposed convolution."""
     at = layout.transposed_at
     if at is None:
         return layout.transposed

@@ -19,6 +19,9 @@ ConvolutionOutputs: TypeAlias = Mapping[tuple[Shape, Shape], Shape]
 
 _NAMESPACES = re.compile(r"^(aten|mkldnn|aiter)::")
 _ITS_OWN_COUNT = "kernel_flop"
+_NONSENSE = "the recorded arguments make no sense"
+# No call does a billion billion FLOPs; 64 bits hold a window's sum of those that are below.
+_MOST = 10**18
 # Inductor's templates of products; without their own count nothing tells their FLOPs.
 _TEMPLATE = re.compile(r"^triton_tem_")
 
@@ -87,12 +90,17 @@ def flops_of(
         recorded_flops: Inductor's own count (``kernel_flop``), preferred where positive.
         outputs: output sizes of convolutions learned elsewhere, for calls without scalars.
     """
-    if recorded_flops > 0:
+    if 0 < recorded_flops < _MOST:
         return _plain(Kind.TEMPLATE, recorded_flops, traffic_bytes(call), call.dtype(0))
     try:
-        return _by_kind(call, outputs or {})
+        found = _by_kind(call, outputs or {})
     except UnknownFlopsError as error:
-        return Unknown(error.reason, error.bound)
+        bounded = error.bound is not None and error.bound < _MOST
+        return Unknown(error.reason, error.bound if bounded else None)
+    except (ArithmeticError, LookupError, ValueError):
+        return Unknown(_NONSENSE)
+    sensible = found.visible_model >= 0 and max(found.executed, found.bytes or 0) < _MOST
+    return found if sensible else Unknown(_NONSENSE)
 
 
 def learned_output(call: Call) -> tuple[tuple[Shape, Shape], Shape] | None:
@@ -152,8 +160,9 @@ def _convolution(call: Call, layout: convolution.Forward, outputs: ConvolutionOu
     flops = convolution.forward_flops(call, layout, out)
     read, width = call.bytes(0, layout.weight), dtype_bytes(_type(call, 0))
     # FLOPs / (2 prod(weight[1:])) is the number of outputs, or of inputs where transposed.
-    result = flops // (2 * prod(weight[1:]))
-    known = read is not None and width is not None and not layout.transposed
+    result = flops // max(2 * prod(weight[1:]), 1)
+    transposed = convolution.is_transposed(call, layout)
+    known = read is not None and width is not None and not transposed
     size = int(read + result * width) if known else None  # type: ignore[operator]
     return _plain(Kind.CONVOLUTION, flops, size, call.dtype(0))
 

@@ -26,6 +26,8 @@ _READ_ONLY = re.compile(
 )
 _WRITE_ONLY = re.compile(r"^aten::(fill_|zero_)$")
 _COPY = "aten::copy_"
+# More than any device holds: the recorded shapes are wrong.
+_MOST_BYTES = 10**15
 
 
 def traffic_bytes(call: Call) -> int | None:
@@ -56,4 +58,5 @@ def _tensors(call: Call) -> tuple[int | None, int]:
         if width is None or not all(isinstance(size, int) for size in dims):
             continue
         sizes.append(int(prod(dims) * width))
-    return (sum(sizes), max(sizes)) if sizes else (None, 0)
+    known = sizes and sum(sizes) < _MOST_BYTES
+    return (sum(sizes), max(sizes)) if known else (None, 0)
