@@ -29,6 +29,7 @@ MAX_NESTED_BYTES = 1 << 20  # how far the brackets of an event with nested objec
 MAX_METADATA_BYTES = 16 << 20  # before, and after, the events
 _ARRAY_END_TRIES = 4
 _BATCH = 4096
+_PIECE_BYTES = 16 << 10  # around damage: what is sound beside it needn't go one by one
 _SEPARATORS = re.compile(rb"[, \t\r\n]*")
 _WHITE = re.compile(rb"[ \t\r\n]*")
 _CLOSING_BRACKET, _OPENING_BRACE = b"]"[0], b"{"[0]
@@ -104,7 +105,7 @@ class EventWalk:
         """Read one block; False at the end of the text."""
         while self._held < self._block_bytes and self._more():
             pass
-        cut = last_boundary(self._text, self._start)
+        cut = last_boundary(self._text, self._start, len(self._text))
         if cut is None and not self._eof and self._held < MAX_EVENT_BYTES:
             return self._more() or True
         if cut and self._take(cut.end):
@@ -112,7 +113,21 @@ class EventWalk:
             return True
         if self._take_to_array_end() or (cut and self._take_repaired(cut)):
             return True
-        return self._walk(self._base + cut.following if cut else 0)
+        return self._salvage(self._base + cut.following if cut else 0)
+
+    def _salvage(self, until: int) -> bool:
+        """Read up to ``until`` in small pieces, those that are damaged event by event."""
+        going = True
+        while going and not self.closed:
+            cut = last_boundary(self._text, self._start, self._start + _PIECE_BYTES)
+            sound = cut is not None and self._take(cut.end)
+            if cut and sound:
+                self._start = cut.following
+            elif not (cut and self._take_repaired(cut)):
+                going = self._walk(self._base + cut.following if cut else 0)
+            if self._at >= until:
+                break
+        return going
 
     def _take(self, end: int) -> bool:
         """Add the events of the text up to ``end``; False where it isn't sound."""
@@ -137,7 +152,7 @@ class EventWalk:
         return False
 
     def _take_repaired(self, cut: Cut) -> bool:
-        text, repairs = repair(self._text[self._start : cut.end])
+        text, repairs = repair(self._text[self._start : cut.end], patient=False)
         events = _decode(text) if repairs else None
         if events is None:
             return False

@@ -25,19 +25,29 @@ ARRAY_END = re.compile(rb"\}" + _GAP + _CLOSING)
 TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\]"]', re.DOTALL)
 _ARRAY = re.compile(rb'"traceEvents"\s*:\s*\[')
 _TAIL_WINDOW = 1 << 16
+MAX_STRICT_BYTES = 4 << 20  # before the events; metadata is a few kB
 
 
-def find_events(text: bytes, *, last: bool = False) -> int | None:
+def find_events(text: bytes, *, last: bool) -> int | None:
     """Return the position after the ``[`` that opens the event array; None where there is none yet.
 
-    Only a key of the outermost object counts, or an outermost list. With ``last`` (no more text
-    will come) the first such key anywhere counts, as broken quotes may have derailed the walk.
+    Only a key of the outermost object counts, or an outermost list. Where no such key is found in
+    the first ``MAX_STRICT_BYTES``, or up to the ``last`` byte, broken quotes have derailed the
+    walk: then the first such key anywhere counts.
     """
     start = len(text) - len(text.lstrip())
     if text[start : start + 1] == b"[":
         return start + 1
+    found = _outer_array(text)
+    if found is None and (last or len(text) >= MAX_STRICT_BYTES):
+        array = _ARRAY.search(text)
+        return array.end() if array else None
+    return found
+
+
+def _outer_array(text: bytes) -> int | None:
     depth = 0
-    for token in TOKEN.finditer(text):
+    for token in TOKEN.finditer(text, 0, MAX_STRICT_BYTES):
         first = token[0][0]
         if first in b"{[":
             depth += 1
@@ -45,7 +55,7 @@ def find_events(text: bytes, *, last: bool = False) -> int | None:
             depth -= 1
         elif depth == 1 and (array := _ARRAY.match(text, token.start())):
             return array.end()
-    return array.end() if last and (array := _ARRAY.search(text)) else None
+    return None
 
 
 class Cut(NamedTuple):
@@ -55,11 +65,12 @@ class Cut(NamedTuple):
     following: int  # start of the event after it
 
 
-def last_boundary(text: bytes, start: int) -> Cut | None:
-    """Return the last place between two events in ``text[start:]``."""
-    for first in (max(start, len(text) - _TAIL_WINDOW), start):
+def last_boundary(text: bytes, start: int, stop: int) -> Cut | None:
+    """Return the last place between two events in ``text[start:stop]``."""
+    stop = min(stop, len(text))
+    for first in (max(start, stop - _TAIL_WINDOW), start):
         found = None
-        for found in BOUNDARY.finditer(text, first):  # noqa: B007 the last one is wanted
+        for found in BOUNDARY.finditer(text, first, stop):  # noqa: B007 the last one is wanted
             pass
         if found is not None:
             return Cut(found.start() + 1, found.end())

@@ -46,12 +46,20 @@ class _Job:
         self.quality.append(Quality(kind, severity, count, message))
 
 
-def read_job(paths: Iterable[str], progress: Callable[[str, int], None] | None = None) -> JobTraces:
-    """Read all traces of one job. ``progress`` is told (path, bytes of it read so far)."""
+def read_job(
+    paths: Iterable[str],
+    progress: Callable[[str, int], None] | None = None,
+    *,
+    shapes: bool = True,
+) -> JobTraces:
+    """Read all traces of one job. ``progress`` is told (path, bytes of it read so far).
+
+    Without ``shapes`` the tables of operator args stay empty, which saves time and memory.
+    """
     job = _Job()
     candidates = find_files(paths)
     for candidate in candidates:
-        _read(job, candidate, progress)
+        _read(job, candidate, progress, shapes=shapes)
     if not job.members:
         raise _nothing(job, candidates)
     _note_unreadable(job)
@@ -61,11 +69,17 @@ def read_job(paths: Iterable[str], progress: Callable[[str, int], None] | None =
     return _result(job, ranked)
 
 
-def _read(job: _Job, candidate: Candidate, progress: Callable[[str, int], None] | None) -> None:
+def _read(
+    job: _Job,
+    candidate: Candidate,
+    progress: Callable[[str, int], None] | None,
+    *,
+    shapes: bool,
+) -> None:
     path = candidate.path
     report = (lambda count: progress(path, count)) if progress else None
     try:
-        trace = read_trace(path, report)
+        trace = read_trace(path, report, shapes=shapes)
     except NotATraceError as error:
         job.skip(path, f"{error.name}: not analysed", error.kind)
         if candidate.named:
@@ -138,7 +152,7 @@ def _latest_windows(job: _Job) -> list[Member]:
                 )
             job.note(
                 "earlier_windows", "info", len(windows) - 1,
-                f"{len(windows)} windows of process {last.pid}: only the latest is used ({last.path})",
+                f"{len(windows)} windows of process {last.pid}: the latest is used ({last.path})",
             )  # fmt: skip
             kept.append(last)
         else:

@@ -31,12 +31,16 @@ def read_kineto(
     walk = EventWalk(source, builder.add, faults, block_bytes)
     walk.run()
     metadata = parse_metadata(walk.head, walk.tail, walk.tail_at, faults) if walk.found else {}
-    _refuse_others(source, walk, builder, metadata)
+    _refuse_others(source, walk, builder, metadata, faults)
     return _trace(source, builder, metadata, faults)
 
 
 def _refuse_others(
-    source: ByteSource, walk: EventWalk, builder: TableBuilder, metadata: dict[str, object]
+    source: ByteSource,
+    walk: EventWalk,
+    builder: TableBuilder,
+    metadata: dict[str, object],
+    faults: Faults,
 ) -> None:
     """Refuse what turned out to be no trace, or one of another tool, or one without any row."""
     if not walk.found:
@@ -45,13 +49,21 @@ def _refuse_others(
     if not own and builder.events and not metadata.keys() & KINETO_KEYS:
         raise NotATraceError(source.path, "chrome_trace")
     if not builder.rows:
-        raise InputError(
-            f"{source.path}: the trace holds no spans ({builder.events:,} events of other kinds)",
-            source.notes[0].message
-            if source.notes
-            else "The profiler recorded nothing, or the file was cut off.",
-            "Record again: profile at least one step, with activities CPU and CUDA.",
-        )
+        raise _no_spans(source, builder, faults)
+
+
+def _no_spans(source: ByteSource, builder: TableBuilder, faults: Faults) -> InputError:
+    why = "The profiler recorded nothing, or the file was cut off."
+    if source.notes:
+        why = source.notes[0].message
+    elif "events_lost" in faults.by_kind:
+        lost = faults.by_kind["events_lost"]
+        why = f"{lost.count:,} damaged events can't be read, the first at byte {lost.at:,}."
+    return InputError(
+        f"{source.path}: the trace holds no spans ({builder.events:,} events of other kinds)",
+        why,
+        "Record again: profile at least one step, with activities CPU and CUDA.",
+    )
 
 
 def _no_events(source: ByteSource) -> InputError:

@@ -35,6 +35,8 @@ _CONTROL = re.compile(rb"[\x00-\x1f]")
 _BACKSLASH = re.compile(_PAIR + rb"|" + _ESCAPE + rb"|\\", re.DOTALL)
 _SURROGATE = re.compile(_PAIR + rb"|\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
 _LITERAL_BACKSLASH = re.compile(rb'\\(["\\/]?)')
+# Sound text with NaNs in every event holds fewer bare words than this; out of step, far more.
+_BARE_WORDS, _BYTES_PER_BARE_WORD = 32, 64
 _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 
 BAD_UTF8, CONTROL, ESCAPE, BARE, COMMA = "utf8", "control_chars", "escapes", "bare_words", "commas"
@@ -48,9 +50,18 @@ class Repairs(dict[str, tuple[int, int]]):
         known, first = self.get(kind, (0, at))
         self[kind] = (known + count, min(first, at))
 
+    @property
+    def bare_words(self) -> int:
+        """How many values were no JSON."""
+        return self[BARE][0] if BARE in self else 0
 
-def repair(text: bytes) -> tuple[bytes, Repairs]:
-    """Return the text with every known damage repaired, and what was repaired."""
+
+def repair(text: bytes, *, patient: bool = True) -> tuple[bytes, Repairs]:
+    """Return the text with every known damage repaired, and what was repaired.
+
+    Without patience, a text with so many bare words that it must be out of step with its quotes
+    comes back as it is.
+    """
     repairs = Repairs()
     out: list[bytes] = []
     position = 0
@@ -58,6 +69,8 @@ def repair(text: bytes) -> tuple[bytes, Repairs]:
         out.append(text[position:end])
         fixed, position = _fix(text, end, repairs)
         out.append(fixed)
+        if not patient and repairs.bare_words > _BARE_WORDS + end // _BYTES_PER_BARE_WORD:
+            return text, Repairs()
     out.append(text[position:])
     return _utf8(text, b"".join(out), repairs), repairs
 

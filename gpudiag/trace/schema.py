@@ -48,7 +48,7 @@ _SKIPPED = [
 ]
 # A union built from a list can't be written as a type expression.
 EVENTS: msgspec.json.Decoder[Sequence[object]] = msgspec.json.Decoder(
-    list[Union[(Complete, Metadata, *_SKIPPED)]]  # type: ignore[misc]
+    list[Union[(Complete, Metadata, *_SKIPPED)]]  # type: ignore[valid-type]
 )
 
 

@@ -157,6 +157,14 @@ def test_metadata_with_bad_characters_is_repaired():
     assert read(text + b"]}").info.rank == 2
 
 
+def test_a_broken_quote_before_the_events_does_not_hide_them():
+    """Damaged metadata costs metadata, however long the trace."""
+    rows = b",".join([GOOD.encode()] * 40_000)  # beyond where the strict search for events ends
+    trace = read(b'{"schemaVersion": 1, "host"_name": "x", "traceEvents": [' + rows + b"]}")
+    assert len(trace.device) == 40_000
+    assert [q.id for q in trace.quality] == ["metadata_lost"]
+
+
 def test_nested_objects_in_args_are_no_event_boundary():
     """A list of objects in args looks like a boundary: the event is read whole all the same."""
     nested = {"list": [{"ph": "X", "cat": "kernel"}, {"name": "y", "ts": 1}], "more": {"name": "z"}}
