@@ -43,7 +43,7 @@ class Operators:
     calls: list[Call]
     dims: list[str]
     costs: list[Flops | Unknown]
-    wrappers: I64  # rows in Host of operators with known FLOPs that hold a counting one
+    wrappers: I64  # rows in Host of operators with a formula that hold one that counts
     unknown: I64  # rows in Host with a formula whose arguments don't suffice
     unknown_signature: I64
     recorded: Recorded = field(repr=False)
@@ -66,9 +66,8 @@ def find_operators(trace: Trace, host: Host) -> Operators:
     costs = _costs(signatures)
     is_known = np.array([isinstance(cost, Flops) for cost in costs], dtype=bool)
     known = is_known[signatures.of_row] if len(costs) else np.zeros(0, dtype=bool)
-    holds = np.zeros(len(rows), dtype=bool)
-    holds[known] = count_inside(host, rows[known], rows[known]) > 0
-    counts = known & ~holds
+    holds = count_inside(host, rows, rows[known]) > 0
+    counts, lost = known & ~holds, ~known & ~holds
     told = phases(host, recorded, rows[counts])
     signature = signatures.of_row[counts]
     return Operators(
@@ -81,8 +80,8 @@ def find_operators(trace: Trace, host: Host) -> Operators:
         dims=signatures.dims,
         costs=costs,
         wrappers=rows[holds],
-        unknown=rows[~known],
-        unknown_signature=signatures.of_row[~known],
+        unknown=rows[lost],
+        unknown_signature=signatures.of_row[lost],
         recorded=recorded,
     )
 
