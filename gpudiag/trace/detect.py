@@ -34,6 +34,7 @@ _PICKLE = re.compile(rb"\x80[\x02-\x05]")
 _EVENT_ARRAY = re.compile(rb'"traceEvents"\s*:\s*\[\s*\{')
 _KINETO_KEYS = frozenset(k.encode() for k in KINETO_KEYS)
 _JSON_LINES = re.compile(rb"\s*\{[^\n]*\}\s*\n\s*\{")
+_PHASE = re.compile(rb'\bph"?\s*:')
 _TAR_MAGIC_AT = 257
 _SYMLINK_BYTES = 4096
 _BINARY_SHARE = 0.05  # of bytes that plain text doesn't have
@@ -134,7 +135,7 @@ def _json_list(head: bytes) -> str:
     if re.match(rb"\s*\[\s*\[", head):
         return "memory_timeline"
     if re.match(rb"\s*\[\s*(?:\{|\]|,|\Z)", head):
-        return KINETO if b'"ph"' in head or b"ph" in head else "json"
+        return KINETO if _PHASE.search(head) else "json"
     return _text(head)
 
 

@@ -223,13 +223,16 @@ class EventWalk:
         return True
 
     def _length(self, pattern: re.Pattern[bytes], extra: int) -> int | None:
-        """Return the length up to a pattern, and ``extra`` bytes of it; None if it never comes."""
+        """Return the length up to a pattern, and ``extra`` bytes of it; None if it never comes.
+
+        The length is at most ``MAX_EVENT_BYTES``.
+        """
         while True:
             match = pattern.search(self._text, self._start)
             if match and (self._eof or match.end() < len(self._text)):
-                return match.start() + extra - self._start
+                return min(match.start() + extra - self._start, MAX_EVENT_BYTES)
             if self._held > MAX_EVENT_BYTES:
-                return match.start() + extra - self._start if match else MAX_EVENT_BYTES
+                return MAX_EVENT_BYTES
             if not self._more() and match is None:
                 return None
 

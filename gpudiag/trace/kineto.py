@@ -44,6 +44,8 @@ def _refuse_others(
 ) -> None:
     """Refuse what turned out to be no trace, or one of another tool, or one without any row."""
     if not walk.found:
+        if not any(key.encode() in walk.head for key in KINETO_KEYS):
+            raise NotATraceError(source.path, "json")
         raise _no_events(source)
     own = builder.legacy_rows or OWN_CATEGORIES & builder.categories.keys()
     if not own and builder.events and not metadata.keys() & KINETO_KEYS:

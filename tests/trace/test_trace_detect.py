@@ -99,6 +99,15 @@ def test_the_name_does_not_matter(tmp_path):
         read_trace(str(log))
 
 
+def test_a_large_json_file_of_another_kind_is_named():
+    """A JSON file without events is named as such, also when its end is out of sight."""
+    other = {"config": {"a": ["word"] * 20_000}}
+    for data in (other, [other, other], json.dumps(other)[:-9]):
+        with pytest.raises(NotATraceError) as error:
+            read(data)
+        assert error.value.kind == "json"
+
+
 def test_a_long_preamble_does_not_hide_the_events():
     """Events that start beyond the first bytes looked at are found."""
     trace = {"schemaVersion": 1, "metadata": {"errors": ["x" * 50] * 5000}} | trace_of(kernel())

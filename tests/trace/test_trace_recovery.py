@@ -196,6 +196,14 @@ def test_a_trace_without_spans_is_refused():
         read('{"schemaVersion": 1, "deviceProperties": [')
 
 
+def test_a_legacy_list_with_unquoted_keys_is_refused_with_the_place():
+    """The old writer's file without quotes around keys holds nothing readable: where it broke."""
+    text = '[{name: "add", ph: "X", ts: 1, dur: 2}, {name: "add", ph: "X", ts: 3, dur: 2}]'
+    with pytest.raises(InputError, match="holds no spans") as error:
+        read(text)
+    assert "the first at byte 1" in error.value.why
+
+
 def test_pickles_and_code_are_never_run():
     """Text that would be code to eval is a missing value."""
     trace = read(trace_text(with_arg('__import__("os")')))
@@ -235,3 +243,12 @@ def test_requoting_sound_names_changes_nothing():
     """Escaped quotes in a name are left alone."""
     assert requote(json.dumps(kernel('a "quoted" name')).encode()) is None
     assert requote(json.dumps(span("cpu_op", "a", 1, 2)).encode()) is None
+
+
+@pytest.mark.parametrize("block_bytes", [1 << 16, 3 << 20, 1 << 24])
+def test_megabytes_without_an_event_are_one_loss_after_another(block_bytes):
+    """A stretch of damage longer than any event is left out in bounded memory."""
+    text = trace_text(event(b"a"), b"x" * (20 << 20), event(b"b"))
+    trace = read(text, block_bytes=block_bytes)
+    assert decoded(trace, trace.device.name) == ["good", "a", "b", "good"]
+    assert [(q.id, q.count) for q in trace.quality] == [("events_lost", 3)]
