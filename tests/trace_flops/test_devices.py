@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from trace_flops.small_trace import BF16, GEMM, SmallTrace
 
 from gpudiag.analyze.trace_flops.results import FlopTotals, Phase
+from gpudiag.analyze.trace_flops.uncounted import NOT_RECORDED
 
 MM = 2 * 64 * 32 * 16
 DIMS = [[64, 16], [16, 32]]
@@ -95,6 +98,13 @@ def test_halves_of_an_old_backward_convolution_count_what_ran(trace, tmp_path, m
         trace.operator(name, at, 20, dims=[[], tensors[1], tensors[2]])
         trace.kernel(f"cudnn_{half}_dgrad_kernel", at + 1, 10)
     assert trace.count(tmp_path).full.hw_flops == len(halves) * 2 * 36 * 6 * 4 * 9
+
+
+def test_a_backward_convolution_that_shows_no_halves_is_taken_for_both(trace, tmp_path):
+    tensors = [[1, 6, 6, 6], [1, 4, 8, 8], [6, 4, 3, 3]]
+    trace.operator("aten::convolution_backward", 0, 90, dims=tensors)
+    trace.kernel("cudnn_dgrad_kernel", 10, 10)
+    assert trace.count(tmp_path).full.hw_flops == 2 * 2 * 36 * 6 * 4 * 9
 
 
 def test_an_old_forward_without_scalars_learns_its_output_from_the_backward(trace, tmp_path):
@@ -310,3 +320,34 @@ def test_each_device_counts_its_own_kernels(trace, tmp_path):
     first, second = trace.count_all(tmp_path)
     assert (first.device, first.full.hw_flops) == (0, MM + MM // 2)
     assert (second.device, second.full.hw_flops) == (1, MM // 2)
+
+
+def test_a_trace_of_kernels_alone_counts_nothing_and_says_why(trace, tmp_path):
+    trace.kernel(GEMM, 10, 10, launched=False)
+    found = trace.count(tmp_path)
+    assert (found.full.hw_flops, found.flops_coverage_frac) == (0, 0.0)
+    assert [one.reason for one in found.uncounted] == [NOT_RECORDED]
+
+
+def test_a_window_without_kernels_is_empty(trace, tmp_path):
+    trace.mm(0, 64, 32, 16)
+    found = trace.count(tmp_path, 5_000, 6_000)
+    assert (found.full, found.tensor_kernels, found.kernels) == (FlopTotals(), 0, ())
+    assert found.flops_coverage_frac is None
+
+
+@given(st.randoms())
+def test_the_order_of_events_and_the_names_of_threads_change_nothing(tmp_path_factory, random):
+    trace = SmallTrace()
+    trace.mm(0, 64, 32, 16, kernels=(GEMM, "splitKreduce_kernel"), **{"Sequence number": 5})
+    backward_node(trace, 100, 300)
+    trace.operator("aten::linear", 105, 60, tid=BACKWARD_THREAD, **{"Sequence number": 6})
+    trace.mm(110, 64, 32, 16, tid=BACKWARD_THREAD)
+    trace.mm(200, 64, 32, 16, tid=BACKWARD_THREAD)
+    folder = tmp_path_factory.mktemp("order")
+    expected = trace.count(folder)
+    random.shuffle(trace.events)
+    for event in trace.events:
+        if event["cat"] != "kernel":
+            event["tid"] += 1000
+    assert trace.count(folder) == expected

@@ -147,11 +147,16 @@ def _cost_columns(costs: list[Flops | Unknown]) -> I64:
 
 
 def _halves(host: Host, rows: I64, per_half: Mask) -> I64:
-    """Return how many halves a backward convolution without a recorded mask ran; 1 for others."""
+    """Return how many halves a backward convolution without a recorded mask ran; 1 for others.
+
+    Where the halves are no operators of their own (torch 1.11 to 2.0) both are assumed: one too
+    many for the layer that takes the data.
+    """
     times = np.ones(len(rows), dtype=np.int64)
     if per_half.any():
         halves = rows_named(host, lambda name: kind_of(name) == Kind.CONVOLUTION_HALF)
-        times[per_half] = np.clip(count_inside(host, rows[per_half], halves), 1, 2)
+        count = count_inside(host, rows[per_half], halves)
+        times[per_half] = np.where(count > 0, np.minimum(count, 2), 2)
     return times
 
 
