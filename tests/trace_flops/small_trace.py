@@ -46,12 +46,14 @@ class SmallTrace:
         """Add a user annotation."""
         self._add("user_annotation", name, ts, dur, tid, {})
 
-    def kernel(self, name, ts, dur, *, tid=1, api="cudaLaunchKernel", device=0, launched=True):
-        """Add a kernel and its launch."""
+    def kernel(
+        self, name, ts, dur, *, tid=1, api="cudaLaunchKernel", device=0, launched=True, **more
+    ):
+        """Add a kernel and its launch; ``more`` are args of the kernel."""
         number = next(self._correlation)
         if launched:
             self._add("cuda_runtime", api, ts, 1, tid, {"correlation": number})
-        args = {"device": device, "stream": 7, "correlation": number}
+        args = {"device": device, "stream": 7, "correlation": number, **more}
         self._add("kernel", name, ts, dur, 7, args, pid=device)
 
     def _add(self, category, name, ts, dur, tid, args, pid=100) -> None:

@@ -30,6 +30,16 @@ def test_an_operators_flops_go_to_the_kernel_that_it_launched(trace, tmp_path):
     assert (found.flops_coverage_frac, found.dominant_dtype, found.uncounted) == (1.0, "bf16", ())
 
 
+@pytest.mark.parametrize(("external", "flops"), [(77, MM), (78, 0), (1, 0)])
+def test_without_a_launch_record_the_external_id_tells_the_operator(
+    trace, tmp_path, external, flops
+):
+    trace.operator("aten::mm", 0, 50, dims=DIMS, **{"External id": 77})
+    trace.operator("aten::mm", 100, 50, dims=DIMS, **{"External id": 1})
+    trace.kernel(GEMM, 10, 10, launched=False, **{"External id": external})  # correlation 1
+    assert trace.count(tmp_path).full.hw_flops == flops
+
+
 def test_an_operator_without_a_kernel_did_not_run(trace, tmp_path):
     trace.mm(0, 64, 32, 16)
     trace.mm(100, 64, 32, 16, kernels=())

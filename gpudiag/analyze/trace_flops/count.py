@@ -36,7 +36,7 @@ def count_flops(
     if not windows:
         return []
     operators = find_operators(trace, host)
-    work = device_work(host, operators, [device for device, _ in windows])
+    work = device_work(trace, host, operators, [device for device, _ in windows])
     spans = [(device.index, window) for device, window in windows]
     return _windows(host, operators, work, spans)
 

@@ -14,7 +14,7 @@ from gpudiag.analyze.host import Host
 from gpudiag.analyze.names import DeviceClass, by_code
 from gpudiag.analyze.trace_flops.nesting import enclosing
 from gpudiag.analyze.trace_flops.operators import Operators
-from gpudiag.model.tables import I8, I32, I64, Mask
+from gpudiag.model.tables import I8, I32, I64, HostCategory, Mask, Trace
 
 # What a kernel's name tells of a 4-byte float product: TF32 tensor cores, or plain fp32 units.
 _TF32 = re.compile(r"tf32|s1688gemm(?!_)|tensorop_s1688(?!f16|bf16)", re.IGNORECASE)
@@ -35,14 +35,14 @@ class Work:
     is_tensor: Mask
     owner: I64  # -> Operators, -1 for none
     is_known: Mask  # belongs to an operator whose FLOPs are known
-    launch: I64  # row in Host of the launch call, or of the operator itself; -1: not recorded
+    launch: I64  # row in Host of the launch call, else of the operator; -1: neither is recorded
     inner: I64  # innermost operator (row in Host) of kernels without an owner; -1: none
     parts: I64  # FLOPs of this kernel: its share of its operator's, by duration
     share: npt.NDArray[np.float64]  # of its operator; 0 without one
     float_unit: I8  # NOT_TOLD, FP32 or TF32, of its operator's kernels
 
 
-def device_work(host: Host, operators: Operators, devices: Sequence[Device]) -> Work:
+def device_work(trace: Trace, host: Host, operators: Operators, devices: Sequence[Device]) -> Work:
     """Tie the compute kernels of all devices to the operators that launched them."""
     kernels = [np.flatnonzero(device.is_compute) for device in devices]
 
@@ -51,7 +51,8 @@ def device_work(host: Host, operators: Operators, devices: Sequence[Device]) -> 
         return np.concatenate([pick(device)[rows] for device, rows in pairs])
 
     starts = column(lambda d: d.starts).astype(np.int64)
-    launch = column(lambda d: d.launch).astype(np.int64)
+    row = column(lambda d: d.row).astype(np.int64)
+    launch = _launch_or_operator(trace, host, column(lambda d: d.launch).astype(np.int64), row)
     tensor = column(lambda d: d.kind) == DeviceClass.TENSOR
     name = column(lambda d: d.name).astype(np.int32)
     duration = column(lambda d: d.ends).astype(np.int64) - starts
@@ -97,6 +98,27 @@ def host_work(host: Host, operators: Operators) -> Work:
         share=share,
         float_unit=np.full(len(rows), FP32, dtype=np.int8),
     )
+
+
+def _launch_or_operator(trace: Trace, host: Host, launch: I64, row: I64) -> I64:
+    """Return the launch row of each kernel; without one, the operator with its External id.
+
+    Between torch 1.12 and 2.2 a kernel's External id was its correlation, which is no operator's:
+    such an id is not used.
+    """
+    external = trace.device.external_id[row]
+    ids = trace.host.external_id[host.row]
+    named = np.flatnonzero((host.category == HostCategory.OPERATOR) & (ids > 0))
+    asked = np.flatnonzero(
+        (launch < 0) & (external > 0) & (external != trace.device.correlation[row])
+    )
+    if not len(named) or not len(asked):
+        return launch
+    named = named[np.argsort(ids[named], kind="stable")]
+    at = np.minimum(np.searchsorted(ids[named], external[asked]), len(named) - 1)
+    found = launch.copy()
+    found[asked] = np.where(ids[named[at]] == external[asked], named[at], -1)
+    return found
 
 
 def _position(rows: I64, found: I64) -> I64:
