@@ -120,24 +120,28 @@ class _Pushback:
     def __init__(self, chunks: Iterator[bytes]) -> None:
         self._chunks = chunks
         self._held = b""
+        self._start = 0  # of what is held and not yet read
 
     def peek(self, count: int) -> bytes:
-        while len(self._held) < count:
+        while len(self._held) - self._start < count:
             chunk = next(self._chunks, b"")
             if not chunk:
                 break
-            self._held += chunk
-        return self._held[:count]
+            self._held = self._held[self._start :] + chunk
+            self._start = 0
+        return self._held[self._start : self._start + count]
 
     def read(self, count: int) -> bytes:
-        if not self._held:
-            self._held = next(self._chunks, b"")
-        data, self._held = self._held[:count], self._held[count:]
+        if self._start == len(self._held):
+            self._held, self._start = next(self._chunks, b""), 0
+        data = self._held[self._start : self._start + count]
+        self._start += len(data)
         return data
 
     def __iter__(self) -> Iterator[bytes]:
-        if self._held:
-            held, self._held = self._held, b""
+        held, self._held = self._held[self._start :], b""
+        self._start = 0
+        if held:
             yield held
         yield from self._chunks
 
