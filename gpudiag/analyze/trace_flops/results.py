@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum
 
+UNKNOWN_DTYPE = "unknown"
+
 
 class Phase(IntEnum):
     """What an operator ran for."""
@@ -40,7 +42,7 @@ class FlopTotals:
 class DtypeFlops:
     """Executed FLOPs of one operand type and the time of the kernels that did them."""
 
-    dtype: str  # bf16, fp16, fp8, int8, tf32, fp32, fp32_or_tf32 (not told by the kernel), ...
+    dtype: str  # bf16, fp16, fp8, int8, tf32, fp32, fp32_or_tf32 (not told by the kernel), unknown
     full: FlopTotals
     visible: FlopTotals
     time_ns: int
@@ -125,5 +127,6 @@ class WindowFlops:
     @property
     def dominant_dtype(self) -> str | None:
         """The operand type that did most FLOPs: a guess of what the job is trained in."""
-        most = max(self.by_dtype, key=lambda one: one.full.hw_flops, default=None)
+        known = [one for one in self.by_dtype if one.dtype != UNKNOWN_DTYPE]
+        most = max(known, key=lambda one: one.full.hw_flops, default=None)
         return most.dtype if most else None

@@ -10,6 +10,7 @@ from gpudiag.analyze.host import Host
 from gpudiag.analyze.trace_flops.grouping import group_by
 from gpudiag.analyze.trace_flops.operators import AMBIGUOUS, VISIBLE, Operators
 from gpudiag.analyze.trace_flops.results import (
+    UNKNOWN_DTYPE,
     DtypeFlops,
     FlopTotals,
     KernelFlops,
@@ -19,7 +20,6 @@ from gpudiag.analyze.trace_flops.results import (
 from gpudiag.analyze.trace_flops.work import FP32, TF32, Work
 from gpudiag.model.tables import I64
 
-_UNKNOWN = "unknown"
 _FLOAT = "fp32"
 # A 4-byte float product: plain fp32 units, TF32 tensor cores, or the kernel doesn't tell.
 _FLOAT_LABELS = {FP32: "fp32", TF32: "tf32"}
@@ -36,7 +36,7 @@ class Labels:
 
 def operand_types(operators: Operators, work: Work) -> Labels:
     """Return the operand type of each kernel's operator."""
-    types = [getattr(cost, "dtype", None) or _UNKNOWN for cost in operators.costs]
+    types = [getattr(cost, "dtype", None) or UNKNOWN_DTYPE for cost in operators.costs]
     names = sorted({*types, _FLOAT, _FLOAT_NOT_TOLD, *_FLOAT_LABELS.values()})
     codes = np.array([names.index(one) for one in types], dtype=np.int64)
     found = np.full(len(work.owner), -1, dtype=np.int64)
