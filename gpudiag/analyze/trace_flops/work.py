@@ -19,7 +19,8 @@ from gpudiag.model.tables import I8, I32, I64, HostCategory, Mask, Trace
 # What a kernel's name tells of a 4-byte float product: TF32 tensor cores, or plain fp32 units.
 _TF32 = re.compile(r"tf32|s1688gemm(?!_)|tensorop_s1688(?!f16|bf16)", re.IGNORECASE)
 _FP32 = re.compile(
-    r"sgemm|simt|ffma|f32f32_f32f32|implicit_convolve_sgemm|winograd|cijk_\w+?_s_?b", re.IGNORECASE
+    r"sgemm|scudnn|grad\w*_engine<float|simt|ffma|f32f32_f32f32|winograd|cijk_\w+?_s_?b",
+    re.IGNORECASE,
 )
 NOT_TOLD, FP32, TF32 = 0, 1, 2
 
