@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpudiag.analyze.idle import CAUSE_BUCKETS
+from gpudiag.analyze.idle import BLOCKED, CAUSE_BUCKETS, LATENCY
 from gpudiag.analyze.intervals import innermost
+from gpudiag.analyze.libraries import LIBRARIES
 from gpudiag.analyze.names import HostClass, distinct
 from gpudiag.model.analysis import Gap, GapCause
 from gpudiag.model.tables import HostCategory
@@ -39,46 +40,78 @@ def file_line(frame: str) -> str | None:
     return f"{match['path']}:{match['line']}"
 
 
+def is_library(line: str) -> bool:
+    """Tell a ``file.py:63`` of a package that users install rather than write."""
+    return line.lstrip("/").split("/")[0] in LIBRARIES
+
+
 def file_line_of_stack(stack: str) -> str | None:
-    """Return the first frame of the user's own code in a recorded call stack, innermost first."""
-    return next((found for part in stack.split(";") if (found := file_line(part.strip()))), None)
+    """Return the user's own innermost frame of a recorded call stack, else the innermost."""
+    lines = [line for part in stack.split(";") if (line := file_line(part.strip()))]
+    return next((line for line in lines if not is_library(line)), lines[0] if lines else None)
 
 
 @dataclass(frozen=True, slots=True)
-class GapContext:
-    """For each gap, what was open on its launching thread halfway through; -1 is nothing."""
+class Context:
+    """What was open on the explaining thread in each gap's longest piece; -1 is nothing."""
 
-    host_span: I64  # -> strings
-    frame: I64  # -> strings, the innermost frame of the user's code
+    span: I64  # -> strings: the innermost annotation
+    frame: I64  # -> strings: the innermost frame of the user's code, or a recorded call stack
+    operator: I64  # -> strings: the innermost operator or runtime call, where no annotation is open
 
 
-def gap_context(rank: RankAnalysis, analysis: DeviceAnalysis) -> GapContext:
-    """Look up the innermost annotation and user frame in the middle of every gap's A."""
-    idle, host = analysis.idle, rank.host
-    middle = (idle.starts + np.maximum(idle.enqueued, idle.starts + 1)) // 2
-    at = middle + analysis.device.offset_ns
-    spans = (host.category == HostCategory.ANNOTATION) | (host.category == HostCategory.OPERATOR)
-    spans &= (host.kind == HostClass.OTHER) | (host.kind <= HostClass.INPUT)
-    user = np.zeros(len(host.strings) + 1, dtype=bool)
+class GapContexts:
+    """Looks up what a device's gaps were charged to; holds the masks of one rank's host rows."""
+
+    def __init__(self, rank: RankAnalysis, analysis: DeviceAnalysis) -> None:
+        host = rank.host
+        self._rank, self._analysis = rank, analysis
+        operator = host.category == HostCategory.OPERATOR
+        spans = (host.category == HostCategory.ANNOTATION) | operator
+        self._spans = spans & ((host.kind == HostClass.OTHER) | (host.kind <= HostClass.INPUT))
+        calls = (host.category == HostCategory.RUNTIME) | (host.category == HostCategory.DRIVER)
+        self._operators = (operator | calls) & (host.kind != HostClass.NOTHING) & ~self._spans
+        own, library = _frames(host)
+        self._own_frames, self._library_frames = own, library
+
+    def of(self, rows: I64, cause: int) -> Context:
+        """Return the context of some gaps in their pieces of one cause."""
+        idle = self._analysis.idle
+        if cause in (LATENCY, BLOCKED):  # the host had done its part
+            nothing = np.full(len(rows), -1, dtype=np.int64)
+            return Context(nothing, nothing, nothing)
+        thread = idle.explainer[rows, cause]
+        at = idle.moment[rows, cause] + self._analysis.device.offset_ns
+        host = self._rank.host
+        span = _names_at(host, self._spans, thread, at)
+        frame = _names_at(host, self._own_frames, thread, at)
+        library = _names_at(host, self._library_frames, thread, at)
+        frame = self._stack_where_no_frame(rows, np.where(frame >= 0, frame, library))
+        operator = _names_at(host, self._operators, thread, at)
+        return Context(span, frame, np.where(span >= 0, -1, operator))
+
+    def _stack_where_no_frame(self, rows: I64, frame: I64) -> I64:
+        """Use the recorded call stack of the operator that ended the gap (old traces)."""
+        stacks = self._rank.trace.host.stack
+        if not (stacks >= 0).any():
+            return frame
+        host, ended_by = self._rank.host, self._analysis.idle.ended_by[rows]
+        launch = np.where(ended_by >= 0, self._analysis.device.launch[ended_by], -1)
+        operator = host.operator_of(launch)
+        stack = np.where(operator >= 0, stacks[host.row[np.maximum(operator, 0)]], -1)
+        return np.where(frame >= 0, frame, stack)
+
+
+def _frames(host: Host) -> tuple[Mask, Mask]:
+    """Mask the Python frames of the user's own code, and those of known libraries."""
     python = host.category == HostCategory.PYTHON
+    own = np.zeros(len(host.strings) + 1, dtype=bool)
+    library = np.zeros(len(host.strings) + 1, dtype=bool)
     for code in distinct(host.name[python]):
-        user[code] = file_line(host.strings[code]) is not None
-    frames = python & user[host.name]
-    span = _names_at(host, spans, idle.thread, at)
-    frame = _names_at(host, frames, idle.thread, at)
-    return GapContext(span, _stack_where_no_frame(rank, analysis, frame))
-
-
-def _stack_where_no_frame(rank: RankAnalysis, analysis: DeviceAnalysis, frame: I64) -> I64:
-    """Use the recorded call stack of the operator that ended the gap (old traces)."""
-    stacks = rank.trace.host.stack
-    if not (stacks >= 0).any():
-        return frame
-    ended_by = analysis.idle.ended_by
-    launch = np.where(ended_by >= 0, analysis.device.launch[ended_by], -1)
-    operator = rank.host.operator_of(launch)
-    stack = np.where(operator >= 0, stacks[rank.host.row[np.maximum(operator, 0)]], -1)
-    return np.where(frame >= 0, frame, stack)
+        line = file_line(host.strings[code])
+        if line is not None:
+            (library if is_library(line) else own)[code] = True
+    return python & own[host.name], python & library[host.name]
 
 
 def _names_at(host: Host, mask: Mask, thread: I64, at: I64) -> I64:
@@ -93,13 +126,14 @@ def _names_at(host: Host, mask: Mask, thread: I64, at: I64) -> I64:
     return names
 
 
-def longest_gaps(rank: RankAnalysis, analysis: DeviceAnalysis, context: GapContext) -> list[Gap]:
+def longest_gaps(rank: RankAnalysis, analysis: DeviceAnalysis, contexts: GapContexts) -> list[Gap]:
     """Return the longest gaps of a device, longest first."""
-    idle = analysis.idle
+    idle, strings = analysis.idle, rank.trace.strings
     length = idle.ends - idle.starts
-    strings = rank.trace.strings
     gaps = []
     for index in np.argsort(-length, kind="stable")[:LONGEST_GAPS].tolist():
+        cause = int(idle.charged[index].argmax())
+        context = contexts.of(np.array([index]), cause)
         ended_by = int(idle.ended_by[index])
         gaps.append(
             Gap(
@@ -107,36 +141,42 @@ def longest_gaps(rank: RankAnalysis, analysis: DeviceAnalysis, context: GapConte
                 device=analysis.device.index,
                 start_ns=int(idle.starts[index]) - analysis.window.start,
                 dur_ns=int(length[index]),
-                cause=CAUSE_BUCKETS[int(idle.charged[index].argmax())],
-                host_span=_text(strings, int(context.host_span[index])),
-                file_line=_file_line(strings, int(context.frame[index])),
+                cause=CAUSE_BUCKETS[cause],
+                host_span=_text(strings, int(context.span[0])),
+                file_line=_file_line(strings, int(context.frame[0])),
                 ended_by=strings[analysis.device.name[ended_by]] if ended_by >= 0 else None,
+                host_op=_text(strings, int(context.operator[0])),
             )
         )
     return gaps
 
 
-def gap_causes(rank: RankAnalysis, analysis: DeviceAnalysis, context: GapContext) -> list[GapCause]:
-    """Sum every bucket of idle by what the host had open: span and file:line."""
+def gap_causes(
+    rank: RankAnalysis, analysis: DeviceAnalysis, contexts: GapContexts
+) -> list[GapCause]:
+    """Sum every bucket of idle by what the host had open: span, file:line, operator."""
     charged, strings = analysis.idle.charged, rank.trace.strings
+    base = len(strings) + 1
     causes = []
     for cause, bucket in enumerate(CAUSE_BUCKETS):
         rows = np.flatnonzero(charged[:, cause])
         if not len(rows):
             continue
-        pair = (context.host_span[rows] + 1) * (len(strings) + 1) + context.frame[rows] + 1
-        ns = charged[rows, cause]
-        for key, mine in _grouped(pair, ns):
-            span, frame = (code - 1 for code in divmod(key, len(strings) + 1))
+        context = contexts.of(rows, cause)
+        key = ((context.span + 1) * base + context.frame + 1) * base + context.operator + 1
+        for one, ns in _grouped(key, charged[rows, cause]):
+            rest, operator = divmod(one, base)
+            span, frame = divmod(rest, base)
             causes.append(
                 GapCause(
                     cause=bucket,
-                    host_span=_text(strings, span),
-                    file_line=_file_line(strings, frame),
-                    count=len(mine),
-                    total_ns=int(mine.sum()),
-                    longest_ns=int(mine.max()),
+                    host_span=_text(strings, span - 1),
+                    file_line=_file_line(strings, frame - 1),
+                    count=len(ns),
+                    total_ns=int(ns.sum()),
+                    longest_ns=int(ns.max()),
                     ranks=[rank.rank],
+                    host_op=_text(strings, operator - 1),
                 )
             )
     return causes
@@ -152,20 +192,22 @@ def _grouped(keys: I64, values: I64) -> Iterator[tuple[int, I64]]:
 
 def merge_causes(causes: list[GapCause]) -> list[GapCause]:
     """Add up equal causes over ranks and devices, the largest first."""
-    groups: dict[tuple[str, str | None, str | None], list[GapCause]] = {}
+    groups: dict[tuple[str | None, ...], list[GapCause]] = {}
     for cause in causes:
-        groups.setdefault((cause.cause, cause.host_span, cause.file_line), []).append(cause)
+        key = (cause.cause, cause.host_span, cause.file_line, cause.host_op)
+        groups.setdefault(key, []).append(cause)
     merged = [
         GapCause(
-            cause=bucket,
-            host_span=span,
-            file_line=line,
+            cause=group[0].cause,
+            host_span=group[0].host_span,
+            file_line=group[0].file_line,
+            host_op=group[0].host_op,
             count=sum(one.count for one in group),
             total_ns=sum(one.total_ns for one in group),
             longest_ns=max(one.longest_ns for one in group),
             ranks=sorted({rank for one in group for rank in one.ranks}),
         )
-        for (bucket, span, line), group in groups.items()
+        for group in groups.values()
     ]
     return sorted(merged, key=lambda cause: (-cause.total_ns, cause.cause, cause.host_span or ""))
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gpudiag.model.catalogue import GUESSES
+
 if TYPE_CHECKING:
-    from gpudiag.analyze.findings import Scope
+    from gpudiag.analyze.losses import Scope
     from gpudiag.model.analysis import Finding
 
 # Names of host buckets in a sentence.
@@ -31,9 +33,9 @@ def headline(
     host_buckets: dict[str, int],
 ) -> str:
     """Return the sentence; its numbers share one base, the window."""
-    if scope.on_host:
-        return _host_headline(host_buckets)
     lead = next((finding for finding in findings if finding.recoverable_ns), None)
+    if scope.on_host:
+        return _host_headline(scope, lead, host_buckets)
     comm = buckets.get("comm.unsplit", 0) / scope.window_ns
     parts = [_lead(scope, lead) if lead else _nothing(scope, buckets)]
     if comm >= _NOTABLE_COMM_FRAC and (lead is None or comm > (lead.share or 0)):
@@ -44,18 +46,25 @@ def headline(
 
 
 def _lead(scope: Scope, finding: Finding) -> str:
-    title = finding.title[0].upper() + finding.title[1:]
-    who = f" on rank {finding.ranks[0]}" if _one_of_many(scope, finding) else ""
-    text = f"{title}{who}: {_percent(finding.share or 0)} % of GPU time is lost to it."
+    text = f"{_who(scope, finding)}: {_percent(finding.share or 0)} % of GPU time is lost to it"
     if not scope.periods or finding.recoverable_ns is None:
-        return text
+        return f"{text}."
     step = scope.window_ns / scope.periods / 1e6
+    gain = finding.recoverable_ns / scope.periods / 1e6
     if len(scope.devices) > 1:
-        gain = finding.recoverable_ns / scope.periods / 1e6
-        return f"{text[:-1]}, {gain:.1f} of {step:.1f} ms a step and GPU."
-    fixed = step - finding.recoverable_ns / scope.periods / 1e6
-    times = step / max(fixed, 1e-9)
-    return f"{text[:-1]}; fix that: {step:.1f} → {fixed:.1f} ms a step ({times:.2f}×)."
+        return f"{text}, {gain:.1f} of {step:.1f} ms a step on average over the ranks."
+    times = step / max(step - gain, 1e-9)
+    seen = f", seen in {scope.periods} step{'s' * (scope.periods > 1)} only"
+    caution = seen if finding.confidence == "low" else ""
+    after = f"{step:.1f} → {step - gain:.1f} ms a step, up to {times:.2f}×"
+    return f"{text}; fix that: {after}{caution}."
+
+
+def _who(scope: Scope, finding: Finding) -> str:
+    """Return the finding's title as the start of a sentence, with its rank; a guess says so."""
+    guess = "Possibly " if finding.id in GUESSES else ""
+    title = finding.title if guess else finding.title[0].upper() + finding.title[1:]
+    return guess + title + (f" on rank {finding.ranks[0]}" if _one_of_many(scope, finding) else "")
 
 
 def _one_of_many(scope: Scope, finding: Finding) -> bool:
@@ -63,9 +72,15 @@ def _one_of_many(scope: Scope, finding: Finding) -> bool:
 
 
 def _nothing(scope: Scope, buckets: dict[str, int]) -> str:
-    tensor = buckets.get("compute.tensor", 0) / scope.window_ns
-    other = buckets.get("compute.other", 0) / scope.window_ns
-    idle = sum(ns for name, ns in buckets.items() if name.startswith("idle.")) / scope.window_ns
+    shares = {name: ns / scope.window_ns for name, ns in buckets.items()}
+    tensor, other = shares.get("compute.tensor", 0), shares.get("compute.other", 0)
+    idle = sum(share for name, share in shares.items() if name.startswith("idle."))
+    copies = sum(share for name, share in shares.items() if name.startswith("copy."))
+    if not tensor + other + shares.get("comm.unsplit", 0):
+        return (
+            "No kernel is recorded, so nothing can be said of the GPU's work: "
+            f"copies take {_percent(copies)} % of the time."
+        )
     return (
         "No cause on the host costs enough to name: tensor kernels run "
         f"{_percent(tensor)} % of the time, other kernels {_percent(other)} %, "
@@ -73,19 +88,17 @@ def _nothing(scope: Scope, buckets: dict[str, int]) -> str:
     )
 
 
-def _host_headline(host_buckets: dict[str, int]) -> str:
+def _host_headline(scope: Scope, lead: Finding | None, host_buckets: dict[str, int]) -> str:
     total = sum(host_buckets.values())
     if not total:
         return "Device activity not recorded, and no host activity to account for."
+    start = "Device activity not recorded: this is the host's view. "
+    if lead:
+        share = _percent(lead.share or 0)
+        return f"{start}{_who(scope, lead)}: {share} % of the training threads' time."
     ranked = sorted(host_buckets.items(), key=lambda item: -item[1])
-    name, ns = ranked[0]
-    second = ""
-    if len(ranked) > 1:
-        second = f", {_percent(ranked[1][1] / total)} % {_HOST_PHRASES[ranked[1][0]]}"
-    return (
-        "Device activity not recorded: this is the host's view. The training thread spent "
-        f"{_percent(ns / total)} % of its time {_HOST_PHRASES[name]}{second}."
-    )
+    parts = [f"{_percent(ns / total)} % {_HOST_PHRASES[name]}" for name, ns in ranked[:2]]
+    return f"{start}Of its time the training thread spent {', '.join(parts)}."
 
 
 def _percent(frac: float) -> str:

@@ -165,13 +165,14 @@ class Host:
         operators = np.flatnonzero(
             (self.category == HostCategory.OPERATOR) & ~self.named(is_annotation)
         )
-        return self._enclosing(operators, calls)
+        return self.enclosing(operators, calls)
 
     def inside_collective(self, calls: I64) -> Mask:
         """Mask the call rows that lie inside a collective's span; -1 rows are outside."""
-        return self._enclosing(np.flatnonzero(self.named(is_collective_span)), calls) >= 0
+        return self.enclosing(np.flatnonzero(self.named(is_collective_span)), calls) >= 0
 
-    def _enclosing(self, spans: I64, calls: I64) -> I64:
+    def enclosing(self, spans: I64, calls: I64) -> I64:
+        """Return for each call row the innermost of some span rows on its thread; -1 for none."""
         found = np.full(len(calls), -1, dtype=np.int64)
         known = np.flatnonzero(calls >= 0)
         for thread in distinct(self.thread[spans]):

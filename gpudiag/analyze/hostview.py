@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 _OPERATOR_KINDS = (HostClass.LAUNCH, HostClass.ALLOCATOR, HostClass.BLOCKING_COPY)
 
 
+# A collective's span may end this long after it woke the thread that waited for it.
+_WAKE_UP_NS = 1_000_000
+
+
 def host_leaves_ns(host: Host, window: Window) -> dict[str, int]:
     """Return ns per ``host.*`` bucket on the step thread; they sum to the window."""
     leaves: dict[str, int] = {}
@@ -64,8 +68,9 @@ def _layers(host: Host, window: Window) -> list[tuple[str, Intervals]]:
 def _in_collective(host: Host, operators: Intervals, window: Window) -> Intervals:
     """Return when the step thread was inside a collective, or blocked on one of another thread.
 
-    Blocked: it runs no operator, and a collective of another thread ends before it runs the next
-    (one that is still under way when the thread goes on did not hold it)::
+    Blocked: it runs no operator, and a collective of another thread ends before it runs the next,
+    or within 1 ms after, as the span of a collective outlives the wake-up of who waits for it (one
+    that is under way for longer did not hold the thread)::
 
         gloo thread      [=========)     [======)
         operators    [==]            [===]    [==]
@@ -80,7 +85,7 @@ def _in_collective(host: Host, operators: Intervals, window: Window) -> Interval
     if not len(elsewhere) or not len(free):
         return clip(inside, window.start, window.end)
     finishes = np.sort(host.ends[other])
-    last = np.searchsorted(finishes, free.ends, side="right") - 1
+    last = np.searchsorted(finishes, free.ends + _WAKE_UP_NS, side="right") - 1
     until = np.where(last >= 0, finishes[np.maximum(last, 0)], free.starts)
     waiting = Intervals(free.starts, np.clip(until, free.starts, free.ends))
     blocked = overlap(union(waiting.starts, waiting.ends), elsewhere)

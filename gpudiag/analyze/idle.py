@@ -32,7 +32,7 @@ from gpudiag.analyze.intervals import (
 )
 from gpudiag.analyze.names import IDLE_BUCKETS, DeviceClass, HostClass, distinct, is_graph_launch
 from gpudiag.analyze.window import Window
-from gpudiag.model.tables import I64, HostCategory, Mask
+from gpudiag.model.tables import I32, I64, HostCategory, Mask
 
 # "Enqueued, not started" up to this is what a launch takes to reach the device.
 LAUNCH_LATENCY_NS = 10_000
@@ -68,6 +68,8 @@ class IdleSplit:
     thread: I64  # the launching thread of what ended it, -1 where not recorded
     enqueued: I64  # when the host had enqueued it: the end of A
     charged: I64
+    moment: I64  # shape of charged: the middle of the longest piece, device clock; 0 where none
+    explainer: I32  # shape of charged: the thread whose doing explains that piece; -1 where none
     in_replay: Mask  # ended by a node of a graph replay
     profiler_ns: int  # part of the launch time that recording the events there may have cost
     unlinked: int  # gaps ended by activity without a launch record
@@ -111,6 +113,8 @@ def split_idle(device: Device, host: Host, idle: Intervals, window: Window) -> I
         thread=thread,
         enqueued=enqueued,
         charged=charged,
+        moment=charger.moment,
+        explainer=charger.explainer,
         in_replay=_in_replay(device, host, ended_by),
         profiler_ns=charger.profiler_ns,
         unlinked=int((~known & ~open_end).sum()),
@@ -134,6 +138,8 @@ class _Charger:
         self._host = host
         self._window = window
         self._charged = charged
+        self.moment = np.zeros_like(charged)
+        self.explainer = np.full(charged.shape, -1, dtype=np.int32)
         self.profiler_ns = 0
         launchers = distinct(host.thread[device.launch[device.launch >= 0]])
         self._launchers = sorted(launchers.tolist(), key=host.thread_order)
@@ -162,7 +168,7 @@ class _Charger:
             if kind > HostClass.SYNC:
                 self._open.append((inside, kind, thread))
             else:
-                self._add(inside, kind)
+                self._add(inside, kind, thread)
         return pieces
 
     def _charge_open(self) -> None:
@@ -170,8 +176,8 @@ class _Charger:
         taken = self._shadowed([pieces for pieces, _, _ in self._open])
         for pieces, cause, thread in self._open:
             inside, rest = split(pieces, taken)
-            self._add(inside, HostClass.SYNC)
-            self._add(rest, cause)
+            self._add(inside, HostClass.SYNC, thread)
+            self._add(rest, cause, thread)
             if cause == HostClass.LAUNCH:
                 self.profiler_ns += self._recording_cost(rest, thread)
 
@@ -223,8 +229,13 @@ class _Charger:
             spans = self._host.spans(thread, kind)
         return Intervals(spans.starts - self._device.offset_ns, spans.ends - self._device.offset_ns)
 
-    def _add(self, pieces: Pieces, cause: int) -> None:
+    def _add(self, pieces: Pieces, cause: int, thread: int) -> None:
         self._charged[:, cause] += sum_by_owner(pieces, len(self._charged))
+        # Where an index repeats, the last assignment holds: the longest piece of each gap.
+        longest_last = np.argsort(pieces.lengths, kind="stable")
+        middle = (pieces.starts + pieces.ends) // 2
+        self.moment[pieces.owner[longest_last], cause] = middle[longest_last]
+        self.explainer[pieces.owner, cause] = thread
 
 
 def blocking_copies(device: Device, host: Host, thread: int) -> Intervals:

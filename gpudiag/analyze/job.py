@@ -8,10 +8,17 @@ from statistics import median_low
 from typing import TYPE_CHECKING
 
 from gpudiag import __version__
-from gpudiag.analyze.findings import Scope, find, scope_of
-from gpudiag.analyze.gaps import LONGEST_GAPS, gap_causes, gap_context, longest_gaps, merge_causes
+from gpudiag.analyze.findings import find
+from gpudiag.analyze.gaps import (
+    LONGEST_GAPS,
+    GapContexts,
+    gap_causes,
+    longest_gaps,
+    merge_causes,
+)
 from gpudiag.analyze.headline import headline
 from gpudiag.analyze.kernels import kernel_table
+from gpudiag.analyze.losses import Scope, scope_of
 from gpudiag.analyze.rank import (
     DeviceAnalysis,
     Options,
@@ -76,9 +83,9 @@ def _gaps(ranks: list[RankAnalysis]) -> tuple[list[Gap], list[GapCause]]:
     causes: list[GapCause] = []
     for rank in ranks:
         for analysis in rank.devices:
-            context = gap_context(rank, analysis)
-            gaps += longest_gaps(rank, analysis, context)
-            causes += gap_causes(rank, analysis, context)
+            contexts = GapContexts(rank, analysis)
+            gaps += longest_gaps(rank, analysis, contexts)
+            causes += gap_causes(rank, analysis, contexts)
     gaps.sort(key=lambda gap: (-gap.dur_ns, gap.rank, gap.device, gap.start_ns))
     return gaps[:LONGEST_GAPS], merge_causes(causes)
 

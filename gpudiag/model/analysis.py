@@ -24,8 +24,8 @@ class Input:
     host: str | None = None
     pid: str | None = None
     device: int | None = None
-    events: int = 0
-    bytes: int = 0
+    events: int | None = None  # None for a file that was not read
+    bytes: int | None = None
     status: str = "ok"  # ok, partial, skipped
     message: str | None = None
 
@@ -139,6 +139,7 @@ class Gap:
     host_span: str | None
     file_line: str | None
     ended_by: str | None
+    host_op: str | None = None  # innermost operator or runtime call, where no annotation is open
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,6 +153,7 @@ class GapCause:
     total_ns: int
     longest_ns: int
     ranks: list[int]
+    host_op: str | None = None  # innermost operator or runtime call, where no annotation is open
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

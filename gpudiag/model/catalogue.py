@@ -6,7 +6,8 @@ is reported when its share of the window reaches ``min_share``; the reason stand
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from gpudiag.model.buckets import BUCKETS
+from gpudiag.model.entry import Entry
 
 # Below this share of GPU time a clean run shows the same by chance.
 SMALL_FRAC = 0.02
@@ -27,22 +28,6 @@ SHARED_TOLERANCE_FRAC = 0.10
 SHARED_GAP_NS = 500_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
-    """What there is to know of one finding or bucket."""
-
-    id: str
-    kind: str  # finding, bucket
-    title: str
-    meaning: str
-    measured: str
-    threshold: str = ""
-    min_share: float | None = None
-    buckets: tuple[str, ...] = ()
-    host_bucket: str | None = None  # stands in where no device activity was recorded
-    advice: tuple[str, ...] = ()
-
-
 def _share(frac: float) -> str:
     return f"at least {frac:.0%} of GPU time"
 
@@ -58,6 +43,7 @@ _FINDINGS = (
         min_share=SMALL_FRAC,
         buckets=("idle.input",),
         host_bucket="host.input",
+        host_title="the training thread waits for the data loader",
         advice=(
             (
                 "Raise num_workers to ceil(time per batch / step time) + 1, as far as cores allow, "
@@ -127,6 +113,8 @@ _FINDINGS = (
         threshold=_share(COMMON_FRAC),
         min_share=COMMON_FRAC,
         buckets=("idle.host_other",),
+        host_bucket="host.other",
+        host_title="the training thread is outside any operator (Python, sleeping, I/O)",
         advice=(
             (
                 "Record once with with_stack=True to see the lines; move logging, metrics and "
@@ -189,6 +177,7 @@ _FINDINGS = (
         min_share=RARE_FRAC,
         buckets=("idle.checkpoint",),
         host_bucket="host.checkpoint",
+        host_title="training stands still while a checkpoint is saved",
         advice=(
             "Save asynchronously (torch.distributed.checkpoint.async_save, pinned staging).",
             "Save every sqrt(2 x save time x mean time to failure), not more often.",
@@ -204,6 +193,7 @@ _FINDINGS = (
         min_share=RARE_FRAC,
         buckets=("idle.eval",),
         host_bucket="host.eval",
+        host_title="training pauses for evaluation",
         advice=("Evaluate less often, on all ranks at once, or in a job of its own.",),
     ),
     Entry(
@@ -216,6 +206,7 @@ _FINDINGS = (
         min_share=RARE_FRAC,
         buckets=("idle.gc",),
         host_bucket="host.gc",
+        host_title="the training thread waits for Python's garbage collector",
         advice=(
             (
                 "gc.disable() and gc.collect(1) every n steps, at the same step on all ranks; "
@@ -233,6 +224,7 @@ _FINDINGS = (
         min_share=RARE_FRAC,
         buckets=("idle.compile",),
         host_bucket="host.compile",
+        host_title="the training thread compiles",
         advice=(
             "Pad or bucket shapes, or mark them dynamic; TORCH_LOGS=recompiles names the guard.",
             "cudnn.benchmark=False where shapes vary.",
@@ -307,69 +299,7 @@ _FINDINGS = (
 )
 
 
-def _bucket(name: str, title: str, measured: str) -> Entry:
-    return Entry(id=name, kind="bucket", title=title, meaning=title, measured=measured)
+# Findings told by a pattern that something else may make too: always called a guess.
+GUESSES = frozenset({"gpu_shared", "memory_bound"})
 
-
-_BUCKETS = (
-    _bucket(
-        "compute.tensor",
-        "matmul, convolution and attention kernels",
-        "Time with such a kernel running, told by its operator, by its name where none is linked.",
-    ),
-    _bucket("compute.other", "all other kernels", "Compute time without a tensor kernel."),
-    _bucket(
-        "comm.unsplit",
-        "exposed communication, waiting and transfer together",
-        "Time with a communication kernel and no compute kernel; one rank alone can't split it.",
-    ),
-    _bucket("copy.h2d_pageable", "copies from pageable host memory", "Exposed copy time."),
-    _bucket("copy.h2d_pinned", "copies from pinned host memory", "Exposed copy time."),
-    _bucket("copy.h2d", "copies from the host, kind not told", "Exposed copy time."),
-    _bucket("copy.d2h", "copies to the host", "Exposed copy time."),
-    _bucket("copy.d2d", "copies inside the device", "Exposed copy time."),
-    _bucket("copy.p2p", "copies between devices", "Exposed copy time."),
-    _bucket("copy.memset", "memsets", "Exposed memset time."),
-    _bucket("copy.other", "copies of another kind", "Exposed copy time."),
-    _bucket(
-        "idle.launch_latency",
-        "enqueued, not yet started, up to 10 us",
-        "Gap time after the launch returned, where it is at most 10 us.",
-    ),
-    _bucket(
-        "idle.device_blocked",
-        "enqueued, and the device empty for more than 10 us",
-        "Gap time after the launch returned, where it is more than 10 us.",
-    ),
-    _bucket("idle.checkpoint", "saving a checkpoint", "Gap time in a checkpoint span."),
-    _bucket("idle.eval", "evaluating", "Gap time in an eval span."),
-    _bucket("idle.compile", "compiling, capturing, loading modules", "Gap time in such a call."),
-    _bucket("idle.allocator", "allocating device memory", "Gap time in an allocation call."),
-    _bucket("idle.gc", "collecting garbage", "Gap time in gc.collect."),
-    _bucket("idle.input", "waiting for the data loader", "Gap time in a loader span."),
-    _bucket("idle.blocking_copy", "blocked in a copy", "Gap time in a blocking memcpy call."),
-    _bucket("idle.host_comm", "in a collective on the host", "Gap time in a host collective."),
-    _bucket(
-        "idle.host_sync",
-        "blocked on the device, and recovering from it",
-        "Gap time in a synchronise call and its shadow, at most the call's own length.",
-    ),
-    _bucket("idle.launch", "launching: inside an operator or runtime call", "Gap time in such."),
-    _bucket("idle.host_other", "in Python or an annotation only", "Gap time with only those open."),
-    _bucket("idle.unknown", "nothing recorded", "Gap time with nothing recorded on any launcher."),
-    _bucket("host.checkpoint", "training thread: saving a checkpoint", "Time in such a span."),
-    _bucket("host.eval", "training thread: evaluating", "Time in such a span."),
-    _bucket("host.compile", "training thread: compiling", "Time in such a span."),
-    _bucket("host.gc", "training thread: collecting garbage", "Time in such a span."),
-    _bucket("host.input", "training thread: waiting for data", "Time in a loader span."),
-    _bucket(
-        "host.collective",
-        "training thread: in a collective or blocked on one",
-        "Time in a collective's span, or without an operator while one of another thread ends.",
-    ),
-    _bucket("host.sync", "training thread: blocked on a device", "Time in a synchronise call."),
-    _bucket("host.op", "training thread: inside an operator", "Time in an operator or call."),
-    _bucket("host.other", "training thread: anything else", "The rest of the window."),
-)
-
-CATALOGUE: dict[str, Entry] = {entry.id: entry for entry in (*_FINDINGS, *_BUCKETS)}
+CATALOGUE: dict[str, Entry] = {entry.id: entry for entry in (*_FINDINGS, *BUCKETS)}

@@ -288,3 +288,47 @@ def test_a_users_span_names_reach_the_accounting():
     host = [call(0, 2, 1), call(52, 54, 2), annotation(5, 50, "flush_shards")]
     extra = {"checkpoint": ("flush_shards",)}
     assert buckets(host, GAP, extra_spans=extra)["idle.checkpoint"] == 40
+
+
+def test_a_thread_woken_just_before_its_collective_ends_was_blocked_on_it():
+    """The span of a gloo collective may outlive the wake-up of the thread that waited for it."""
+    host = [
+        *(annotation(at * 1000, at * 1000 + 990, f"ProfilerStep#{at}") for at in range(3)),
+        Span(1000, 1100, "aten::mm"),
+        annotation(1050, 1800, "gloo:all_reduce", thread=9),
+        Span(1790, 1900, "aten::add_"),
+    ]
+    (result,) = analyze_job(job(trace(host, []))).ranks
+    assert result.host_buckets_ns["host.collective"] == 690 * US
+
+
+def test_a_collective_still_under_way_did_not_hold_the_thread():
+    """Python between two operators is no wait for a collective that ends long after."""
+    host = [
+        *(annotation(at * 10_000, at * 10_000 + 9_900, f"ProfilerStep#{at}") for at in range(3)),
+        Span(10_000, 11_000, "aten::mm"),
+        annotation(10_500, 19_000, "gloo:all_reduce", thread=9),
+        Span(12_000, 19_500, "aten::add_"),
+    ]
+    (result,) = analyze_job(job(trace(host, []))).ranks
+    assert "host.collective" not in result.host_buckets_ns
+
+
+def test_what_the_host_was_in_is_told_per_cause_and_by_operator_without_annotation():
+    """A loader's gap names the loader, the launch after it names its operator."""
+    host = [call(0, 2, 1), call(52, 54, 2), annotation(5, 30, LOADER), Span(31, 55, "aten::slow")]
+    causes = analyze_job(job(trace(host, GAP)), Options(window="device_span")).gap_causes
+    told = {cause.cause: (cause.host_span, cause.host_op) for cause in causes}
+    assert told["idle.input"] == (LOADER, None)
+    assert told["idle.launch"] == (None, "aten::slow")
+    assert told["idle.launch_latency"] == (None, None)
+
+
+def test_a_rank_far_above_the_threshold_is_named_though_the_job_is_below_it():
+    """One late rank of eight is a finding, graded by what it loses itself."""
+    late, device = stepping(0, 1000, 2000, 3000)
+    late += [annotation(at + 62, at + 600, LOADER) for at in (0, 1000, 2000)]
+    ranks = [trace(late, device), *(trace(*stepping(0, 1000, 2000, 3000)) for _ in range(31))]
+    finding = analyze_job(job(*ranks)).findings[0]
+    assert (finding.id, finding.ranks, finding.severity) == ("input_stall", [0], "error")
+    assert finding.share < 0.02

@@ -1,0 +1,115 @@
+"""The sentences that make a finding believable: how much, where, in which calls."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gpudiag.analyze.names import HostClass
+
+if TYPE_CHECKING:
+    from gpudiag.analyze.losses import Loss, Scope
+    from gpudiag.model.analysis import GapCause
+    from gpudiag.model.entry import Entry
+
+# Evidence names this many host spans, operators or kernels at most.
+NAMED = 3
+_RUNS_OF_RANKS = 8
+# Gaps of launch time this long are not made by short kernels.
+_LONG_LAUNCH_GAP_NS = 1_000_000
+_SINGLE_PROCESS_LOADER = "_SingleProcessDataLoaderIter"
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun: ``1 gap``, ``4 gaps``."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def percent(frac: float) -> str:
+    """Return a fraction as ``42.3 %``."""
+    return f"{100 * frac:.1f} %"
+
+
+def how_much(scope: Scope, losses: list[Loss]) -> list[str]:
+    """Say what was lost in all, what of it would stay, and on which rank it is worst."""
+    lost = sum(loss.lost for loss in losses)
+    kept = lost - sum(loss.recoverable for loss in losses)
+    gaps = counted(sum(loss.count for loss in losses), "gap")
+    place = "of the training threads' time" if scope.on_host else f"in {gaps}"
+    text = f"{lost / 1e6:.3f} ms {place}, {percent(lost / scope.window_ns)} of the window"
+    if scope.periods:
+        text += f"; {lost / scope.periods / 1e6:.3f} ms a step over {_steps(scope)}"
+    if kept:
+        text += f"; {kept / 1e6:.3f} ms of it would stay (host late, or the profiler's own)"
+    worst = max(losses, key=lambda loss: loss.lost_frac)
+    if len(scope.windows) == 1:
+        return [text]
+    return [text, f"worst on rank {worst.rank}: {percent(worst.lost_frac)} of its window"]
+
+
+def _steps(scope: Scope) -> str:
+    """Return the steps behind a number: ``4 steps``, or ``3 steps x 4 windows``."""
+    periods = {window.periods for window in scope.windows}
+    if len(scope.windows) == 1 or len(periods) > 1:
+        return counted(scope.periods, "step")
+    return f"{counted(periods.pop(), 'step')} × {len(scope.windows)}"
+
+
+def where(entry: Entry, causes: list[GapCause]) -> list[str]:
+    """Name what the host was in where most of it was lost."""
+    mine = [cause for cause in causes if cause.cause in entry.buckets]
+    return [
+        f"{cause.host_span or cause.host_op or 'nothing open'}"
+        + (f" at {cause.file_line}" if cause.file_line else "")
+        + f": {cause.total_ns / 1e6:.3f} ms in {counted(cause.count, 'gap')}"
+        + (f", longest {cause.longest_ns / 1e6:.3f} ms" if cause.count > 1 else "")
+        for cause in mine[:NAMED]
+    ]
+
+
+def loads_itself(causes: list[GapCause]) -> bool:
+    """Tell that the training thread loads the data itself: num_workers is 0."""
+    mine = [cause for cause in causes if cause.cause == "idle.input" and cause.host_span]
+    return bool(mine) and all(_SINGLE_PROCESS_LOADER in (cause.host_span or "") for cause in mine)
+
+
+def long_launch_frac(scope: Scope) -> float:
+    """Return the share of launch time that lies in gaps too long for short kernels to make."""
+    launch = [device.idle.charged[:, HostClass.LAUNCH] for _, device in scope.devices]
+    total = sum(int(one.sum()) for one in launch)
+    long = sum(int(one[one >= _LONG_LAUNCH_GAP_NS].sum()) for one in launch)
+    return long / total if total else 0.0
+
+
+def sync_operators(scope: Scope) -> list[str]:
+    """Name the operators that made the synchronise calls of the windows."""
+    totals: dict[str, list[int]] = {}
+    for rank, analysis in scope.devices:
+        host, window, offset = rank.host, analysis.window, analysis.device.offset_ns
+        calls = np.flatnonzero(host.kind == HostClass.SYNC)
+        at = host.starts[calls] - offset
+        calls = calls[(at >= window.start) & (at < window.end)]
+        for call, operator in zip(calls.tolist(), host.operator_of(calls).tolist(), strict=True):
+            name = host.strings[host.name[operator if operator >= 0 else call]]
+            row = totals.setdefault(name, [0, 0])
+            row[0] += 1
+            row[1] += int(host.ends[call] - host.starts[call])
+    ranked = sorted(totals.items(), key=lambda item: -item[1][1])[:NAMED]
+    return [
+        f"{name}: {counted(count, 'synchronise call')}, {ns / 1e6:.3f} ms inside "
+        "(mostly the GPU working)"
+        for name, (count, ns) in ranked
+    ]
+
+
+def ranks_text(numbers: list[int]) -> str:
+    """Return rank numbers as runs: ``0-2, 4``; after eight runs the rest is left out."""
+    runs: list[list[int]] = []
+    for number in sorted(numbers):
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    texts = [str(a) if a == b else f"{a}-{b}" for a, b in runs[:_RUNS_OF_RANKS]]
+    return ", ".join(texts) + (", ..." if len(runs) > _RUNS_OF_RANKS else "")
