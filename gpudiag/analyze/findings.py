@@ -32,7 +32,7 @@ _MOSTLY_FRAC = 0.5
 def find(
     scope: Scope, causes: list[GapCause], kernels: list[KernelRow], missing_ranks: list[int]
 ) -> list[Finding]:
-    """Return all findings above their thresholds, the most recoverable first."""
+    """Return all findings above their thresholds, in the order of the catalogue."""
     findings = [
         finding
         for entry in CATALOGUE.values()
@@ -41,7 +41,15 @@ def find(
     findings += _records_missing(scope)
     if missing_ranks:
         findings.append(_ranks_missing(scope, missing_ranks))
-    return sorted(findings, key=lambda f: (-(f.recoverable_ns or 0), -(f.share or 0), f.id))
+    return findings
+
+
+def ranked(findings: list[Finding]) -> list[Finding]:
+    """Return findings in the order in which to fix them: errors of our numbers, then by gain."""
+    return sorted(
+        findings,
+        key=lambda f: (f.id != "flops_over_peak", -(f.recoverable_ns or 0), -(f.share or 0), f.id),
+    )
 
 
 def _find(
@@ -51,6 +59,8 @@ def _find(
         return None
     if entry.id == "memory_bound":
         return _memory_bound(entry, scope, kernels)
+    if entry.buckets[0].startswith("compute."):
+        return None  # what kernels make of the device: see efficiency.py
     losses = losses_of(entry, scope)
     above = [loss for loss in losses if loss.recoverable_frac >= entry.min_share]
     recoverable = sum(loss.recoverable for loss in losses)
@@ -98,10 +108,10 @@ def _finding(
     on_host = scope.on_host and entry.host_bucket is not None
     return Finding(
         id=entry.id,
-        severity=_severity(max(loss.lost_frac for loss in losses)),
+        severity=severity_of(max(loss.lost_frac for loss in losses)),
         share=share,
         recoverable_ns_per_step=recoverable // scope.periods if scope.periods else None,
-        confidence=_confidence(entry, scope),
+        confidence=confidence_of(entry, scope),
         ranks=_culprits(entry, losses),
         affected=sorted({loss.rank for loss in losses}),
         title=entry.host_title or entry.title if on_host else entry.title,
@@ -112,14 +122,14 @@ def _finding(
     )
 
 
-def _severity(worst_frac: float) -> str:
+def severity_of(worst_frac: float) -> str:
     """Grade by the rank that loses most: in a synchronous job all others wait for it."""
     if worst_frac >= catalogue.ERROR_FRAC:
         return "error"
     return "warning" if worst_frac >= catalogue.WARNING_FRAC else "info"
 
 
-def _confidence(entry: Entry, scope: Scope) -> str:
+def confidence_of(entry: Entry, scope: Scope) -> str:
     """Low where few periods were seen or the cause is told by a pattern only."""
     if entry.id in catalogue.GUESSES:
         return "low"
@@ -174,16 +184,17 @@ def _records_missing(scope: Scope) -> list[Finding]:
     ]
     ranks = sorted({rank.rank for rank, _ in hit} | {rank.rank for rank in silent})
     share = sum(d.missing.total for _, d in hit) / scope.window_ns if hit else None
-    return [_note(entry, ranks, evidence, share)]
+    return [note(entry, ranks, evidence, share)]
 
 
 def _ranks_missing(scope: Scope, missing: list[int]) -> Finding:
     total = len(missing) + len(scope.ranks)
     evidence = [f"{len(missing)} of {total} ranks have no trace: {ranks_text(missing)}"]
-    return _note(CATALOGUE["ranks_missing"], [], evidence, None)
+    return note(CATALOGUE["ranks_missing"], [], evidence, None)
 
 
-def _note(entry: Entry, ranks: list[int], evidence: list[str], share: float | None) -> Finding:
+def note(entry: Entry, ranks: list[int], evidence: list[str], share: float | None) -> Finding:
+    """Return a finding that promises nothing: a warning about the ranks given."""
     return Finding(
         id=entry.id,
         severity="warning",

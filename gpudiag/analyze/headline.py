@@ -31,13 +31,15 @@ def headline(
     findings: list[Finding],
     buckets: dict[str, int],
     host_buckets: dict[str, int],
+    mfu: float | None = None,
 ) -> str:
     """Return the sentence; its numbers share one base, the window."""
     lead = next((finding for finding in findings if finding.recoverable_ns), None)
     if scope.on_host:
         return _host_headline(scope, lead, host_buckets)
     comm = buckets.get("comm.unsplit", 0) / scope.window_ns
-    parts = [_lead(scope, lead) if lead else _nothing(scope, buckets)]
+    parts = [] if mfu is None else [f"MFU {100 * mfu:.1f} %."]
+    parts.append(_lead(scope, lead, mfu) if lead else _nothing(scope, buckets))
     if comm >= _NOTABLE_COMM_FRAC and (lead is None or comm > (lead.share or 0)):
         parts.append(
             f"{_percent(comm)} % is exposed communication: waiting for other ranks and transfer."
@@ -45,7 +47,7 @@ def headline(
     return " ".join(parts)
 
 
-def _lead(scope: Scope, finding: Finding) -> str:
+def _lead(scope: Scope, finding: Finding, mfu: float | None) -> str:
     text = f"{_who(scope, finding)}: {_percent(finding.share or 0)} % of GPU time is lost to it"
     if not scope.periods or finding.recoverable_ns is None:
         return f"{text}."
@@ -57,6 +59,8 @@ def _lead(scope: Scope, finding: Finding) -> str:
     seen = f", seen in {scope.periods} step{'s' * (scope.periods > 1)} only"
     caution = seen if finding.confidence == "low" else ""
     after = f"{step:.1f} → {step - gain:.1f} ms a step, up to {times:.2f}×"
+    if mfu is not None:
+        after += f", MFU {100 * mfu * times:.1f} %"
     return f"{text}; fix that: {after}{caution}."
 
 

@@ -250,6 +250,8 @@ def operator_is_tensor(name: str) -> bool | None:
     Operators outside ``aten`` that aren't known (autograd nodes, compiled regions, custom
     wrappers) launch kernels of any kind: the kernel's name decides there.
     """
+    if name.startswith("triton_"):
+        return None  # named after what it fuses, of which a template alone computes products
     if _TENSOR_OPERATOR.match(name):
         return True
     if name.startswith("aten::") and not _MIXED_OPERATOR.match(name):

@@ -14,6 +14,8 @@ from gpudiag.analyze.idle import LAUNCH_LATENCY_NS, IdleSplit, host_late_ns, spl
 from gpudiag.analyze.intervals import Intervals, union
 from gpudiag.analyze.names import COPY_BUCKETS, distinct, is_graph_launch
 from gpudiag.analyze.partition import Partition, partition
+from gpudiag.analyze.trace_flops.count import count_flops
+from gpudiag.analyze.trace_flops.results import WindowFlops
 from gpudiag.analyze.window import (
     ALL,
     Window,
@@ -36,6 +38,8 @@ class Options:
     """What a user may choose about an analysis."""
 
     window: str | None = None  # steps, device_span, all; None chooses
+    peak_tflops: float | None = None  # dense, TFLOP/s; None looks the GPU up
+    dtype: str | None = None  # bf16, fp16, ...; None takes the one that did most FLOPs
     extra_spans: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
@@ -51,6 +55,7 @@ class DeviceAnalysis:
     missing: Intervals  # stretches in which device records are missing
     launches: int
     launches_missing: int
+    flops: WindowFlops
 
     def leaves_ns(self) -> dict[str, int]:
         """Return ns of every leaf; they sum to the window."""
@@ -103,14 +108,20 @@ def analyze_rank(
     """Account for the windows of every device and of the training thread of one rank."""
     host, source = prepared.host, prepared.source
     quality = list(source.trace.quality) + list(prepared.quality)
-    devices = []
+    windows = []
     for device in prepared.devices:
         window = device_window(device, host, numbers, options.window)
         if window is None:
             quality.append(_no_window(device, options))
-            continue
-        analysis = _account(source.trace, device, host, window)
-        devices.append(analysis)
+        else:
+            windows.append((device, window))
+    devices = [
+        _account(source.trace, host, device, window, flops)
+        for (device, window), flops in zip(
+            windows, count_flops(source.trace, host, windows), strict=True
+        )
+    ]
+    for analysis in devices:
         quality += _device_quality(analysis, host)
     if not prepared.devices:
         quality.append(_not_recorded(source.trace, host))
@@ -128,7 +139,9 @@ def analyze_rank(
     )
 
 
-def _account(trace: Trace, device: Device, host: Host, window: Window) -> DeviceAnalysis:
+def _account(
+    trace: Trace, host: Host, device: Device, window: Window, flops: WindowFlops
+) -> DeviceAnalysis:
     parts = partition(device, window)
     late = {"comm.unsplit": host_late_ns(device, host, parts.comm)}
     late |= {COPY_BUCKETS[k]: host_late_ns(device, host, part) for k, part in parts.copies.items()}
@@ -142,6 +155,7 @@ def _account(trace: Trace, device: Device, host: Host, window: Window) -> Device
         missing=missing,
         launches=launches,
         launches_missing=lost,
+        flops=flops,
     )
 
 

@@ -125,6 +125,8 @@ class KernelRow:
     tflops: float | None = None
     gb_s: float | None = None
     pct_of_peak: float | None = None
+    bound: str | None = None  # compute or memory: the roof that pct_of_peak is measured against
+    gain_ns: int | None = None  # time that 80 % of the roof would give back, over all calls
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

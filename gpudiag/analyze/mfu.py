@@ -1,0 +1,85 @@
+"""MFU and HFU of a window, and the waterfall from peak down to MFU, which sums to one.
+
+With P the dense peak of the job's dtype, T the window, F FLOPs of kernels that start in it::
+
+    MFU = F_model / (P T)      HFU = F_executed / (P T)
+    1 = MFU + recompute + extra + dtype + residual + every bucket but compute.tensor, over T
+        '---- these partition compute.tensor ----'
+
+``dtype`` is what kernels of another type than the job's cost or (negative) save; the residual is
+what tensor kernels took beyond the peak. A clock term needs clock samples. Source: accounting.md 7.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gpudiag.analyze.peak import Peak
+from gpudiag.analyze.rank import DeviceAnalysis
+from gpudiag.analyze.trace_flops.results import WindowFlops
+from gpudiag.model.analysis import WaterfallTerm
+
+TENSOR = "compute.tensor"
+CONVENTION = "counted from operator shapes; full attention; embeddings and elementwise work 0"
+# Below this the count's coverage of tensor kernel time is worth a warning.
+LOW_COVERAGE_FRAC = 0.95
+
+
+@dataclass(frozen=True, slots=True)
+class Efficiency:
+    """What one device made of its peak; shares are of peak x window."""
+
+    mfu: float
+    hfu: float
+    terms: tuple[WaterfallTerm, ...]
+    over_peak: bool  # tensor kernels did more than the peak allows: over-counted, or a wrong peak
+
+
+def efficiency(analysis: DeviceAnalysis, flops: WindowFlops, peak: Peak) -> Efficiency:
+    """Return MFU, HFU and the waterfall of one device's window."""
+    window_ns = analysis.window.length
+    budget = peak.flops_per_s * window_ns / 1e9
+    totals = flops.full
+    leaves = analysis.leaves_ns()
+    tensor = leaves.pop(TENSOR, 0) / window_ns
+    parts = {
+        "mfu": totals.model_flops / budget,
+        "recompute": totals.recompute_flops / budget,
+        "extra_flops": totals.extra_flops / budget,
+        "dtype": _dtype_cost(flops, peak) * 1e9 / window_ns,
+    }
+    spent = sum(parts.values())
+    over = spent > tensor
+    if over and spent > 0:
+        parts = {name: share * tensor / spent for name, share in parts.items()}
+    parts["kernel_residual"] = max(tensor - spent, 0.0)
+    shares = parts | {name: ns / window_ns for name, ns in leaves.items()}
+    return Efficiency(
+        mfu=totals.model_flops / budget,
+        hfu=totals.hw_flops / budget,
+        terms=tuple(WaterfallTerm(id=name, share=share) for name, share in shares.items()),
+        over_peak=over,
+    )
+
+
+def _dtype_cost(flops: WindowFlops, peak: Peak) -> float:
+    """Return what kernels of other types need beyond the job's peak, s; may be negative."""
+    return sum(
+        one.full.hw_flops * (1 / peak.of_dtype(one.dtype) - 1 / peak.flops_per_s)
+        for one in flops.by_dtype
+    )
+
+
+def mean_waterfall(
+    parts: Sequence[tuple[int, Sequence[WaterfallTerm]]],
+) -> list[WaterfallTerm] | None:
+    """Weigh waterfalls by their windows, ns; None if any device has none."""
+    total = sum(window for window, _ in parts)
+    if not total:
+        return None
+    shares: dict[str, float] = {}
+    for window, terms in parts:
+        for term in terms:
+            shares[term.id] = shares.get(term.id, 0.0) + term.share * window / total
+    return [WaterfallTerm(id=name, share=share) for name, share in shares.items()]
