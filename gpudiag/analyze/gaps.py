@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpudiag.analyze.idle import BLOCKED, CAUSE_BUCKETS, LATENCY
-from gpudiag.analyze.intervals import innermost
+from gpudiag.analyze.idle import BLOCKED, CAUSE_BUCKETS, LATENCY, Charged
+from gpudiag.analyze.intervals import Nest
 from gpudiag.analyze.libraries import LIBRARIES
 from gpudiag.analyze.names import HostClass, distinct
 from gpudiag.model.analysis import Gap, GapCause
@@ -53,7 +53,7 @@ def file_line_of_stack(stack: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What was open on the explaining thread in each gap's longest piece; -1 is nothing."""
+    """What was open on the explaining thread in each piece; -1 is nothing."""
 
     span: I64  # -> strings: the innermost annotation
     frame: I64  # -> strings: the innermost frame of the user's code, or a recorded call stack
@@ -68,26 +68,23 @@ class GapContexts:
         self._rank, self._analysis = rank, analysis
         operator = host.category == HostCategory.OPERATOR
         spans = (host.category == HostCategory.ANNOTATION) | operator
-        self._spans = spans & ((host.kind == HostClass.OTHER) | (host.kind <= HostClass.INPUT))
+        spans &= (host.kind == HostClass.OTHER) | (host.kind <= HostClass.INPUT)
         calls = (host.category == HostCategory.RUNTIME) | (host.category == HostCategory.DRIVER)
-        self._operators = (operator | calls) & (host.kind != HostClass.NOTHING) & ~self._spans
+        operators = (operator | calls) & (host.kind != HostClass.NOTHING) & ~spans
         own, library = _frames(host)
-        self._own_frames, self._library_frames = own, library
+        self._spans = _Names(host, spans)
+        self._operators = _Names(host, operators)
+        self._own_frames, self._library_frames = _Names(host, own), _Names(host, library)
 
-    def of(self, rows: I64, cause: int) -> Context:
-        """Return the context of some gaps in their pieces of one cause."""
-        idle = self._analysis.idle
-        if cause in (LATENCY, BLOCKED):  # the host had done its part
-            nothing = np.full(len(rows), -1, dtype=np.int64)
-            return Context(nothing, nothing, nothing)
-        thread = idle.explainer[rows, cause]
-        at = idle.moment[rows, cause] + self._analysis.device.offset_ns
-        host = self._rank.host
-        span = _names_at(host, self._spans, thread, at)
-        frame = _names_at(host, self._own_frames, thread, at)
-        library = _names_at(host, self._library_frames, thread, at)
-        frame = self._stack_where_no_frame(rows, np.where(frame >= 0, frame, library))
-        operator = _names_at(host, self._operators, thread, at)
+    def of(self, charged: Charged) -> Context:
+        """Return what was open on the explaining thread in the middle of each piece."""
+        pieces = charged.pieces
+        at = (pieces.starts + pieces.ends) // 2 + self._analysis.device.offset_ns
+        span = self._spans.at(charged.thread, at)
+        own = self._own_frames.at(charged.thread, at)
+        frame = np.where(own >= 0, own, self._library_frames.at(charged.thread, at))
+        operator = self._operators.at(charged.thread, at)
+        frame = self._stack_where_no_frame(pieces.owner, frame)
         return Context(span, frame, np.where(span >= 0, -1, operator))
 
     def _stack_where_no_frame(self, rows: I64, frame: I64) -> I64:
@@ -114,16 +111,27 @@ def _frames(host: Host) -> tuple[Mask, Mask]:
     return python & own[host.name], python & library[host.name]
 
 
-def _names_at(host: Host, mask: Mask, thread: I64, at: I64) -> I64:
-    """Return the name code of the innermost masked span on each thread at each instant."""
-    names = np.full(len(at), -1, dtype=np.int64)
-    for one in distinct(thread[thread >= 0]):
-        rows = np.flatnonzero(mask & (host.thread == one))
-        asked = np.flatnonzero(thread == one)
-        found = innermost(host.starts[rows], host.ends[rows], at[asked])
-        hit = found >= 0
-        names[asked[hit]] = host.name[rows[found[hit]]]
-    return names
+class _Names:
+    """Names of the innermost of some host rows, by thread and instant."""
+
+    def __init__(self, host: Host, mask: Mask) -> None:
+        self._host, self._mask = host, mask
+        self._nests: dict[int, tuple[I64, Nest]] = {}
+
+    def at(self, thread: int, at: I64) -> I64:
+        """Return the name code of the innermost row of a thread at each instant; -1: none."""
+        rows, nest = self._nest(thread)
+        found = nest.innermost(at)
+        names = np.full(len(at), -1, dtype=np.int64)
+        names[found >= 0] = self._host.name[rows[found[found >= 0]]]
+        return names
+
+    def _nest(self, thread: int) -> tuple[I64, Nest]:
+        if thread not in self._nests:
+            host = self._host
+            rows = np.flatnonzero(self._mask & (host.thread == thread))
+            self._nests[thread] = rows, Nest(host.starts[rows], host.ends[rows])
+        return self._nests[thread]
 
 
 def longest_gaps(rank: RankAnalysis, analysis: DeviceAnalysis, contexts: GapContexts) -> list[Gap]:
@@ -133,7 +141,7 @@ def longest_gaps(rank: RankAnalysis, analysis: DeviceAnalysis, contexts: GapCont
     gaps = []
     for index in np.argsort(-length, kind="stable")[:LONGEST_GAPS].tolist():
         cause = int(idle.charged[index].argmax())
-        context = contexts.of(np.array([index]), cause)
+        span, frame, operator = _of_gap(analysis, contexts, index, cause)
         ended_by = int(idle.ended_by[index])
         gaps.append(
             Gap(
@@ -142,34 +150,49 @@ def longest_gaps(rank: RankAnalysis, analysis: DeviceAnalysis, contexts: GapCont
                 start_ns=int(idle.starts[index]) - analysis.window.start,
                 dur_ns=int(length[index]),
                 cause=CAUSE_BUCKETS[cause],
-                host_span=_text(strings, int(context.span[0])),
-                file_line=_file_line(strings, int(context.frame[0])),
+                host_span=_text(strings, span),
+                file_line=_file_line(strings, frame),
                 ended_by=strings[analysis.device.name[ended_by]] if ended_by >= 0 else None,
-                host_op=_text(strings, int(context.operator[0])),
+                host_op=_text(strings, operator),
             )
         )
     return gaps
+
+
+def _of_gap(
+    analysis: DeviceAnalysis, contexts: GapContexts, gap: int, cause: int
+) -> tuple[int, int, int]:
+    """Return span, frame and operator of a gap's longest piece of one cause; -1 is nothing."""
+    best, length = None, 0
+    for charged in analysis.idle.pieces:
+        if charged.cause != cause:
+            continue
+        first, last = np.searchsorted(charged.pieces.owner, [gap, gap + 1])
+        for at in range(int(first), int(last)):
+            piece = charged.pieces.part(at)
+            if piece.lengths[0] > length:
+                best, length = Charged(cause, charged.thread, piece), int(piece.lengths[0])
+    if best is None:
+        return -1, -1, -1
+    context = contexts.of(best)
+    return int(context.span[0]), int(context.frame[0]), int(context.operator[0])
 
 
 def gap_causes(
     rank: RankAnalysis, analysis: DeviceAnalysis, contexts: GapContexts
 ) -> list[GapCause]:
     """Sum every bucket of idle by what the host had open: span, file:line, operator."""
-    charged, strings = analysis.idle.charged, rank.trace.strings
-    base = len(strings) + 1
-    causes = []
-    for cause, bucket in enumerate(CAUSE_BUCKETS):
-        rows = np.flatnonzero(charged[:, cause])
-        if not len(rows):
-            continue
-        context = contexts.of(rows, cause)
+    strings, base = rank.trace.strings, len(rank.trace.strings) + 1
+    causes = [_of_device(rank, analysis, cause) for cause in (LATENCY, BLOCKED)]
+    for charged in analysis.idle.pieces:
+        context = contexts.of(charged)
         key = ((context.span + 1) * base + context.frame + 1) * base + context.operator + 1
-        for one, ns in _grouped(key, charged[rows, cause]):
+        for one, ns in _grouped(key, charged.pieces.lengths):
             rest, operator = divmod(one, base)
             span, frame = divmod(rest, base)
             causes.append(
                 GapCause(
-                    cause=bucket,
+                    cause=CAUSE_BUCKETS[charged.cause],
                     host_span=_text(strings, span - 1),
                     file_line=_file_line(strings, frame - 1),
                     count=len(ns),
@@ -179,7 +202,27 @@ def gap_causes(
                     host_op=_text(strings, operator - 1),
                 )
             )
-    return causes
+    unlinked = analysis.idle.charged[analysis.idle.unlinked, HostClass.NOTHING]
+    causes.append(_summed(rank, "idle.unknown", unlinked))
+    return [cause for cause in causes if cause.count]
+
+
+def _of_device(rank: RankAnalysis, analysis: DeviceAnalysis, cause: int) -> GapCause:
+    """Sum a cause in which the host had done its part."""
+    ns = analysis.idle.charged[:, cause]
+    return _summed(rank, CAUSE_BUCKETS[cause], ns[ns > 0])
+
+
+def _summed(rank: RankAnalysis, bucket: str, ns: I64) -> GapCause:
+    return GapCause(
+        cause=bucket,
+        host_span=None,
+        file_line=None,
+        count=len(ns),
+        total_ns=int(ns.sum()),
+        longest_ns=int(ns.max(initial=0)),
+        ranks=[rank.rank],
+    )
 
 
 def _grouped(keys: I64, values: I64) -> Iterator[tuple[int, I64]]:

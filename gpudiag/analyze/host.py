@@ -20,7 +20,17 @@ from gpudiag.analyze.names import (
     is_launch,
     step_number,
 )
-from gpudiag.model.tables import I8, I32, I64, INVALID_TIME, HostCategory, Mask, Thread, Trace
+from gpudiag.model.tables import (
+    I8,
+    I32,
+    I64,
+    INVALID_TIME,
+    HostCategory,
+    HostTable,
+    Mask,
+    Thread,
+    Trace,
+)
 
 # A span that covers more than this much of its step is a wrapper: it says nothing of the instant.
 _WRAPPER_FRAC = 0.95
@@ -49,20 +59,25 @@ class Host:
     name: I32
     category: I8
     thread: I32
-    correlation: I64
-    row: I64  # row in Trace.host
+    row: I32  # row in Trace.host
     kind: I8  # HostClass; NOTHING for spans that tell nothing
     steps: list[Step]
     strings: Sequence[str]
     threads: Sequence[Thread]
     base_time_ns: int
     span_ns: int | None  # the profiler's own recording span, where recorded
+    recorded: HostTable
     dropped: int = 0  # rows without a usable time
     _unions: dict[tuple[int, HostClass], Intervals] = field(default_factory=dict)
     _by_thread: dict[int, I64] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.starts)
+
+    @property
+    def correlation(self) -> I64:
+        """Correlation ids as recorded; looked up at each call, for they are seldom needed."""
+        return self.recorded.correlation[self.row]
 
     @property
     def step_thread(self) -> int:
@@ -226,8 +241,8 @@ def build_host(trace: Trace, extra_spans: Mapping[str, Sequence[str]] | None = N
         name=name,
         category=category,
         thread=thread,
-        correlation=table.correlation[rows],
-        row=rows,
+        row=rows.astype(np.int32),
+        recorded=table,
         kind=kind,
         steps=steps,
         strings=trace.strings,

@@ -32,7 +32,7 @@ from gpudiag.analyze.intervals import (
 )
 from gpudiag.analyze.names import IDLE_BUCKETS, DeviceClass, HostClass, distinct, is_graph_launch
 from gpudiag.analyze.window import Window
-from gpudiag.model.tables import I32, I64, HostCategory, Mask
+from gpudiag.model.tables import I64, HostCategory, Mask
 
 # "Enqueued, not started" up to this is what a launch takes to reach the device.
 LAUNCH_LATENCY_NS = 10_000
@@ -59,6 +59,15 @@ CAUSE_BUCKETS: tuple[str, ...] = (
 
 
 @dataclass(frozen=True, slots=True)
+class Charged:
+    """Pieces of gaps charged to one cause, and the thread whose doing explains them."""
+
+    cause: int
+    thread: int
+    pieces: Pieces  # owned by gaps
+
+
+@dataclass(frozen=True, slots=True)
 class IdleSplit:
     """All gaps of a device's window; ``charged`` has shape (gaps, causes), ns, and sums to them."""
 
@@ -68,11 +77,10 @@ class IdleSplit:
     thread: I64  # the launching thread of what ended it, -1 where not recorded
     enqueued: I64  # when the host had enqueued it: the end of A
     charged: I64
-    moment: I64  # shape of charged: the middle of the longest piece, device clock; 0 where none
-    explainer: I32  # shape of charged: the thread whose doing explains that piece; -1 where none
+    pieces: tuple[Charged, ...]  # what the host's causes were charged, device clock
     in_replay: Mask  # ended by a node of a graph replay
     profiler_ns: int  # part of the launch time that recording the events there may have cost
-    unlinked: int  # gaps ended by activity without a launch record
+    unlinked: Mask  # gaps ended by activity without a launch record
 
     def leaves_ns(self) -> dict[str, int]:
         """Return ns per idle bucket, zeros left out."""
@@ -113,11 +121,10 @@ def split_idle(device: Device, host: Host, idle: Intervals, window: Window) -> I
         thread=thread,
         enqueued=enqueued,
         charged=charged,
-        moment=charger.moment,
-        explainer=charger.explainer,
+        pieces=tuple(charger.pieces),
         in_replay=_in_replay(device, host, ended_by),
         profiler_ns=charger.profiler_ns,
-        unlinked=int((~known & ~open_end).sum()),
+        unlinked=~known & ~open_end,
     )
 
 
@@ -138,8 +145,7 @@ class _Charger:
         self._host = host
         self._window = window
         self._charged = charged
-        self.moment = np.zeros_like(charged)
-        self.explainer = np.full(charged.shape, -1, dtype=np.int32)
+        self.pieces: list[Charged] = []
         self.profiler_ns = 0
         launchers = distinct(host.thread[device.launch[device.launch >= 0]])
         self._launchers = sorted(launchers.tolist(), key=host.thread_order)
@@ -231,11 +237,8 @@ class _Charger:
 
     def _add(self, pieces: Pieces, cause: int, thread: int) -> None:
         self._charged[:, cause] += sum_by_owner(pieces, len(self._charged))
-        # Where an index repeats, the last assignment holds: the longest piece of each gap.
-        longest_last = np.argsort(pieces.lengths, kind="stable")
-        middle = (pieces.starts + pieces.ends) // 2
-        self.moment[pieces.owner[longest_last], cause] = middle[longest_last]
-        self.explainer[pieces.owner, cause] = thread
+        if len(pieces):
+            self.pieces.append(Charged(cause, thread, pieces))
 
 
 def blocking_copies(device: Device, host: Host, thread: int) -> Intervals:

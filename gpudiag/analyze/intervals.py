@@ -55,6 +55,11 @@ class Pieces:
         """Length of each piece, ns."""
         return self.ends - self.starts
 
+    def part(self, index: int) -> Pieces:
+        """Return one piece."""
+        one = slice(index, index + 1)
+        return Pieces(self.starts[one], self.ends[one], self.owner[one])
+
 
 EMPTY = Intervals(_EMPTY, _EMPTY)
 
@@ -164,27 +169,38 @@ def sum_by_owner(pieces: Pieces, owners: int) -> I64:
     return total
 
 
-def innermost(starts: I64, ends: I64, at: I64) -> I64:
-    """Return for each time the index of the innermost span holding it, or -1; shape (len(at),).
+class Nest:
+    """Spans [start, end) that nest to any depth, prepared to be asked who is innermost.
 
-    Spans [start, end) may nest to any depth; at one depth they don't overlap. A span's depth is
-    the number of spans open when it starts. Spans that cross (a child outliving its parent) are
-    taken as nested by their starts.
+    At one depth they don't overlap. A span's depth is the number of spans open when it starts.
+    Spans that cross (a child outliving its parent) are taken as nested by their starts.
     """
-    found = np.full(len(at), -1, dtype=np.int64)
-    if not len(starts) or not len(at):
+
+    def __init__(self, starts: I64, ends: I64) -> None:
+        order = np.lexsort((-ends, starts))
+        start, end = starts[order], ends[order]
+        depth = np.arange(len(start)) - np.searchsorted(np.sort(ends), start, side="right")
+        # From the deepest level up: the starts, ends and original indices of its spans.
+        self._levels = [
+            (start[rows], end[rows], order[rows])
+            for rows in (np.flatnonzero(depth == level) for level in np.unique(depth)[::-1])
+        ]
+
+    def innermost(self, at: I64) -> I64:
+        """Return for each time the index of the innermost span holding it, or -1."""
+        found = np.full(len(at), -1, dtype=np.int64)
+        waiting = np.arange(len(at))
+        for starts, ends, index in self._levels:
+            if not len(waiting):
+                break
+            position = np.searchsorted(starts, at[waiting], side="right") - 1
+            nearest = np.maximum(position, 0)
+            hit = (position >= 0) & (ends[nearest] > at[waiting])
+            found[waiting[hit]] = index[nearest[hit]]
+            waiting = waiting[~hit]
         return found
-    order = np.lexsort((-ends, starts))
-    start, end = starts[order], ends[order]
-    depth = np.arange(len(start)) - np.searchsorted(np.sort(ends), start, side="right")
-    open_queries = np.arange(len(at))
-    for level in np.unique(depth)[::-1]:
-        rows = np.flatnonzero(depth == level)
-        position = np.searchsorted(start[rows], at[open_queries], side="right") - 1
-        candidate = rows[np.maximum(position, 0)]
-        hit = (position >= 0) & (end[candidate] > at[open_queries])
-        found[open_queries[hit]] = order[candidate[hit]]
-        open_queries = open_queries[~hit]
-        if not len(open_queries):
-            break
-    return found
+
+
+def innermost(starts: I64, ends: I64, at: I64) -> I64:
+    """Return for each time the index of the innermost span holding it, or -1."""
+    return Nest(starts, ends).innermost(at)

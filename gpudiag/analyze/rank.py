@@ -229,12 +229,13 @@ def _not_recorded(trace: Trace, host: Host) -> Quality:
 def _device_quality(analysis: DeviceAnalysis, host: Host) -> list[Quality]:
     device, window = analysis.device, analysis.window
     quality = []
-    if analysis.idle.unlinked:
+    unlinked = int(analysis.idle.unlinked.sum())
+    if unlinked:
         message = (
-            f"device {device.index}: {analysis.idle.unlinked} gaps end with activity whose launch "
-            "is not recorded; they are idle.unknown"
+            f"device {device.index}: {unlinked} gaps end with activity whose launch is not "
+            "recorded; they are idle.unknown"
         )
-        quality.append(Quality("launch_not_recorded", "info", analysis.idle.unlinked, message))
+        quality.append(Quality("launch_not_recorded", "info", unlinked, message))
     if device.offset_ns > LAUNCH_LATENCY_NS:
         message = (
             f"device {device.index}: its clock is {device.offset_ns / 1000:.1f} us early; "
