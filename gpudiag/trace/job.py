@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -174,28 +175,43 @@ def _refuse_mixed_jobs(job: _Job, members: list[Member]) -> None:
         if member.trace.info.world_size is not None:
             sizes.setdefault(member.trace.info.world_size, []).append(member)
     if len(sizes) > 1:
-        listed = [
-            f"world size {size}: {_paths(job, group)}" for size, group in sorted(sizes.items())
-        ]
-        raise _mixed("traces of jobs of different size", listed)
+        groups = {f"world size {size}": group for size, group in sorted(sizes.items())}
+        raise _mixed(job, "traces of jobs of different size", groups)
     runs = _runs(members)
     if len(runs) > 1:
-        listed = [f"run {i}: {_paths(job, run)}" for i, run in enumerate(runs, 1)]
-        raise _mixed(f"traces of {len(runs)} runs", listed)
+        groups = {f"run {i}": run for i, run in enumerate(runs, 1)}
+        raise _mixed(job, f"traces of {len(runs)} runs", groups)
 
 
-def _mixed(what: str, listed: list[str]) -> UsageError:
+def _mixed(job: _Job, what: str, groups: dict[str, list[Member]]) -> UsageError:
+    """Return the refusal, with each group's files; the folder that all share is said once."""
+    paths = {
+        name: [p for m in group for p in (*job.earlier.get(m.path, ()), m.path)]
+        for name, group in groups.items()
+    }
+    folder = _common_folder([p for group in paths.values() for p in group])
+    listed = [f"{name}: {_listed(group, folder)}" for name, group in paths.items()]
+    more = len(listed) - _LISTED
     return UsageError(
-        f"{what} were given together",
-        "\n".join(listed[:_LISTED]),
-        "Analyse one at a time; compare two with: gpudiag compare A B",
+        f"{what} were given together" + (f", below {folder}" if folder else ""),
+        "\n".join([*listed[:_LISTED], *([f"and {more} more"] if more > 0 else [])]),
+        "Analyse one at a time: give the files or the folder of that one alone.",
     )
 
 
-def _paths(job: _Job, members: list[Member]) -> str:
-    paths = [p for m in members for p in (*job.earlier.get(m.path, ()), m.path)]
-    more = len(paths) - _LISTED
-    return ", ".join(paths[:_LISTED]) + (f" and {more} more" if more > 0 else "")
+def _common_folder(paths: list[str]) -> str:
+    """Return the folder that all files lie below; "" where they share none."""
+    try:
+        folder = os.path.commonpath([os.path.dirname(p) for p in paths])  # noqa: PTH120 - no "."
+    except ValueError:  # relative and absolute ones, or several drives
+        return ""
+    return "" if folder == os.path.sep else folder
+
+
+def _listed(paths: list[str], folder: str) -> str:
+    names = [os.path.relpath(p, folder) if folder else p for p in paths]
+    more = len(names) - _LISTED
+    return ", ".join(names[:_LISTED]) + (f" and {more} more" if more > 0 else "")
 
 
 def _runs(members: list[Member]) -> list[list[Member]]:
