@@ -15,11 +15,23 @@ START_LATENCY_NS = 2_000  # from the end of the launch call to the earliest star
 KERNEL_GAP_NS = 800  # between two kernels of one stream that were both enqueued in time
 
 
+@dataclass(frozen=True, kw_only=True)
+class Flops:
+    """What a kernel computes, the full square counted for attention whatever its mask.
+
+    `executed` exceeds `model` where a fused backward computes a forward product again for itself.
+    """
+
+    model: int
+    executed: int
+
+
 @dataclass(eq=False, kw_only=True)
 class DeviceOp:
     """One kernel, copy or memset: what to do, and when it was done.
 
     `leaf` is the bucket of the time it runs: compute.tensor, compute.other, comm or copy.*.
+    `flops` is None where a kernel's duration was chosen and not computed from shapes.
     """
 
     name: str
@@ -30,6 +42,7 @@ class DeviceOp:
     gap: int = KERNEL_GAP_NS
     meeting: Meeting | None = None
     recorded: bool = True
+    flops: Flops | None = None
     # Filled in by the run.
     device: int = 0
     stream: int = 0
@@ -37,6 +50,7 @@ class DeviceOp:
     correlation: int = 0
     launch: HostSpan | None = None
     step: int | None = None
+    again: bool = False  # belongs to a forward that is run again in the backward
     start: int = -1
     end: int = -1
     done: Signal = field(default_factory=Signal)

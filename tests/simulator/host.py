@@ -133,6 +133,7 @@ class Thread:
         self.engine = proc.engine
         self.device = min(proc.devices, default=0)
         self.top: HostSpan | None = None
+        self.recomputes = False  # runs a forward again
 
     def about(self, ns: int) -> int:
         """Return `ns` with 5 % jitter: hosts are never exact."""
@@ -154,9 +155,11 @@ class Thread:
             span.external_id = self.proc.next_external()
         self.proc.spans.append(span)
         self.top = span
-        yield span
-        span.end = self.engine.now
-        self.top = span.parent
+        try:
+            yield span
+        finally:  # also where the work inside stops early
+            span.end = self.engine.now
+            self.top = span.parent
 
     def op(self, name: str, kind: str = "op", **args: Any):
         """Be inside a framework operator."""
@@ -206,6 +209,7 @@ class Thread:
             yield self.about(call_ns)
             for op in ops:
                 op.launch, op.correlation, op.step = span, span.correlation, step
+                op.again = self.recomputes
                 self._gpu(device).enqueue(op, stream)
             yield tail_ns
 

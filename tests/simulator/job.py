@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from simulator import emit
+from simulator import emit, kernels
 from simulator.engine import Engine
 from simulator.host import Group, Process
 from simulator.truth import DeviceTruth, RankTruth
@@ -122,11 +122,15 @@ class Job:
         host_window, host_buckets = rank.host()
         for index in sorted(proc.devices):
             device = rank.device(index)
-            entry = _device_entry(device) | {
-                "host_window_ns": host_window,
-                "host_buckets_ns": _sorted(host_buckets),
-                "clock": vars(clock),
-            }
+            entry = (
+                _device_entry(device)
+                | _flops_entry(device)
+                | {
+                    "host_window_ns": host_window,
+                    "host_buckets_ns": _sorted(host_buckets),
+                    "clock": vars(clock),
+                }
+            )
             other = rank.device(index, own_shadow=True).buckets
             if other != device.buckets:
                 alternatives = {"shadow_of_launching_thread": _sorted(other)}
@@ -180,6 +184,15 @@ def _device_entry(device: DeviceTruth) -> dict[str, Any]:
             for gap, parts in longest
         ],
     }
+
+
+def _flops_entry(device: DeviceTruth) -> dict[str, Any]:
+    """FLOPs of the window and their shares of the dense peak; nothing where they aren't known."""
+    flops = device.flops()
+    if flops is None:
+        return {}
+    budget = kernels.DENSE_PEAK * (device.end - device.start) / 1e9
+    return flops | {"mfu": flops["model_flops"] / budget, "hfu": flops["hw_flops"] / budget}
 
 
 def _collectives(group: Group) -> Iterable[dict[str, Any]]:

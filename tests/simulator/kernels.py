@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from simulator.device import DeviceOp, Meeting
+from simulator.device import DeviceOp, Flops, Meeting
 
-PEAK_FLOPS = 989_000_000_000_000
+PEAK_FLOPS = 989_000_000_000_000  # what durations are made from
+DENSE_PEAK = 989.4e12  # FLOP/s, bf16 without sparsity, half of the 1978.9 of the data sheet
 MATMUL_PCT, FLASH_PCT = 60, 45  # of the peak
 HBM_BYTES_PER_US = 2_500_000  # 75 % of 3.35 TB/s
 PINNED_BYTES_PER_US, PAGEABLE_BYTES_PER_US = 50_000, 6_000
@@ -72,17 +73,29 @@ def _flops_ns(flops: int, pct: int) -> int:
 
 def gemm(m: int, n: int, k: int, layout: str = "tn") -> DeviceOp:
     """Matrix product, 2 m n k FLOPs."""
-    ns = _flops_ns(2 * m * n * k, MATMUL_PCT)
-    return _kernel(GEMM.format(layout), "compute.tensor", ns, grid=132, block=384)
+    flops = 2 * m * n * k
+    op = _kernel(
+        GEMM.format(layout), "compute.tensor", _flops_ns(flops, MATMUL_PCT), grid=132, block=384
+    )
+    op.flops = Flops(model=flops, executed=flops)
+    return op
 
 
 def flash(shape: Shape, direction: str = "fwd") -> DeviceOp:
-    """Causal attention: half of 4 b h s^2 d FLOPs forward, 2.5 times that backward."""
-    flops = 2 * shape.batch * shape.sequence**2 * shape.hidden
-    flops = flops * 5 // 2 if direction == "bwd" else flops
+    """Causal attention: half of 4 b h s^2 d FLOPs forward, 2.5 times that backward.
+
+    By the full convention it is credited with all of them, and the model needs 2 times backward.
+    """
+    square = 4 * shape.batch * shape.sequence**2 * shape.hidden
+    credit = Flops(model=square, executed=square)
+    if direction == "bwd":
+        credit = Flops(model=2 * square, executed=square * 5 // 2)
+    flops = credit.executed // 2
     blocks = shape.batch * shape.heads * max(1, shape.sequence // 128)
     name = FLASH.format(direction)
-    return _kernel(name, "compute.tensor", _flops_ns(flops, FLASH_PCT), grid=blocks)
+    op = _kernel(name, "compute.tensor", _flops_ns(flops, FLASH_PCT), grid=blocks)
+    op.flops = credit
+    return op
 
 
 def elementwise(nbytes: int, functor: str = "CUDAFunctor_add") -> DeviceOp:

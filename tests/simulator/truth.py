@@ -25,18 +25,22 @@ leaves freedom, one a line:
   span and its gap is unknown.
 - Send and receive: a rendezvous, each waits for the other; numbered per directed pair of ranks.
 - Pipeline buckets are not split off: bubbles keep their comm and idle leaves.
+- FLOPs are of the recorded kernels that start in the window, the full square of causal attention;
+  a forward that is run again is recomputation, not the model's; what a fused backward computes
+  again for itself (2.5 instead of 2 forwards) is extra. An evaluation's forward is the model's.
+  Where any tensor kernel's duration was chosen and not made from shapes, there is no truth.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from simulator.device import DeviceOp
+    from simulator.device import DeviceOp, Flops
     from simulator.host import HostSpan, Process
     from simulator.job import Clock
 
@@ -199,6 +203,26 @@ class DeviceTruth:
     def launch_of(self, op: DeviceOp) -> HostSpan | None:
         """Return the launch record of a device op, if there is one."""
         return op.launch if op.launch and op.launch.recorded else None
+
+    def flops(self) -> dict[str, int] | None:
+        """Return the window's FLOPs; hw is model, recomputation and extra together."""
+        if any(op.leaf == "compute.tensor" and op.flops is None for op in self.ops):
+            return None
+        credited = [
+            (op.flops, op.again)
+            for op in self.ops
+            if op.flops is not None and self.start <= op.start < self.end
+        ]
+
+        def total(part: Callable[[Flops, bool], int]) -> int:
+            return sum(part(flops, again) for flops, again in credited)
+
+        return {
+            "model_flops": total(lambda flops, again: 0 if again else flops.model),
+            "recompute_flops": total(lambda flops, again: flops.model if again else 0),
+            "extra_flops": total(lambda flops, _: flops.executed - flops.model),
+            "hw_flops": total(lambda flops, _: flops.executed),
+        }
 
     def _busy_and_gaps(self) -> Iterator[Gap]:
         """Charge the busy time; yield the gaps."""
