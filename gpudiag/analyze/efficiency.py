@@ -9,7 +9,7 @@ from gpudiag.analyze.evidence import percent
 from gpudiag.analyze.findings import confidence_of, note, severity_of
 from gpudiag.analyze.peak import NoPeak, Peak
 from gpudiag.analyze.roofline import REACHABLE_FRAC
-from gpudiag.model import catalogue
+from gpudiag.model import thresholds
 from gpudiag.model.catalogue import CATALOGUE
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def _low_efficiency(scope: Scope, peak: Peak) -> Finding | None:
         for _, device in scope.devices
         for one in device.flops.by_dtype
     )
-    if not known or ideal / known >= catalogue.LOW_TENSOR_EFFICIENCY_FRAC:
+    if not known or ideal / known >= thresholds.LOW_TENSOR_EFFICIENCY_FRAC:
         return None
     total = sum(device.partition.tensor.total for _, device in scope.devices)
     share = total / scope.window_ns

@@ -32,20 +32,41 @@ def percent(frac: float) -> str:
 
 
 def how_much(scope: Scope, losses: list[Loss]) -> list[str]:
-    """Say what was lost in all, what of it would stay, and on which rank it is worst."""
-    lost = sum(loss.lost for loss in losses)
-    kept = lost - sum(loss.recoverable for loss in losses)
-    gaps = counted(sum(loss.count for loss in losses), "gap")
-    place = "of the training threads' time" if scope.on_host else f"in {gaps}"
-    text = f"{lost / 1e6:.3f} ms {place}, {percent(lost / scope.window_ns)} of the window"
+    """Say what was lost in all, what of it is others' waiting, and on which rank it is worst."""
+    total = sum(loss.total for loss in losses)
+    share = percent(total / scope.window_ns)
+    text = f"{total / 1e6:.3f} ms{_place(scope, losses)}, {share} of the window"
     if scope.periods:
-        text += f"; {lost / scope.periods / 1e6:.3f} ms a step over {_steps(scope)}"
-    if kept:
-        text += f"; {kept / 1e6:.3f} ms of it would stay (host late, or the profiler's own)"
-    worst = max(losses, key=lambda loss: loss.lost_frac)
-    if len(scope.windows) == 1:
-        return [text]
-    return [text, f"worst on rank {worst.rank}: {percent(worst.lost_frac)} of its window"]
+        text += f"; {total / scope.periods / 1e6:.3f} ms a step over {_steps(scope)}"
+    kept = total - sum(loss.recoverable for loss in losses)
+    if kept > 0:
+        text += f"; {kept / 1e6:.3f} ms of it would stay (host late, unsure, or the profiler's own)"
+    return [text, *_waits(losses), *_worst(scope, losses)]
+
+
+def _place(scope: Scope, losses: list[Loss]) -> str:
+    if scope.on_host:
+        return " of the training threads' time"
+    pieces = sum(loss.count for loss in losses)
+    return f" in {counted(pieces, 'gap')}" if pieces else ""
+
+
+def _waits(losses: list[Loss]) -> list[str]:
+    """Say who waits for whom."""
+    return [
+        f"{counted(len(loss.affected), 'rank')} ({ranks_text(sorted(loss.affected))}) wait "
+        f"{loss.caused / len(loss.affected) / 1e6:.3f} ms each for rank {loss.rank}"
+        for loss in sorted(losses, key=lambda loss: -loss.caused)[:NAMED]
+        if loss.affected
+    ]
+
+
+def _worst(scope: Scope, losses: list[Loss]) -> list[str]:
+    worst = max(losses, key=lambda loss: loss.lost / loss.window_ns)
+    if len(scope.windows) == 1 or not worst.lost:
+        return []
+    own = percent(worst.lost / worst.window_ns)
+    return [f"worst on rank {worst.rank}: {own} of its own window"]
 
 
 def _steps(scope: Scope) -> str:

@@ -17,7 +17,7 @@ from gpudiag.analyze.evidence import (
     where,
 )
 from gpudiag.analyze.losses import Loss, Scope, losses_of
-from gpudiag.model import catalogue
+from gpudiag.model import thresholds
 from gpudiag.model.analysis import Finding, GapCause
 from gpudiag.model.catalogue import CATALOGUE
 from gpudiag.model.entry import Entry
@@ -103,17 +103,17 @@ def _advice(
 def _finding(
     entry: Entry, scope: Scope, losses: list[Loss], evidence: list[str], advice: tuple[str, ...]
 ) -> Finding:
-    share = sum(loss.lost for loss in losses) / scope.window_ns
+    share = sum(loss.total for loss in losses) / scope.window_ns
     recoverable = sum(loss.recoverable for loss in losses)
     on_host = scope.on_host and entry.host_bucket is not None
     return Finding(
         id=entry.id,
-        severity=severity_of(max(loss.lost_frac for loss in losses)),
+        severity=severity_of(max(loss.frac for loss in losses)),
         share=share,
         recoverable_ns_per_step=recoverable // scope.periods if scope.periods else None,
         confidence=confidence_of(entry, scope),
         ranks=_culprits(entry, losses),
-        affected=sorted({loss.rank for loss in losses}),
+        affected=sorted({rank for loss in losses for rank in (loss.rank, *loss.affected)}),
         title=entry.host_title or entry.title if on_host else entry.title,
         evidence=evidence,
         advice=list(advice),
@@ -124,14 +124,14 @@ def _finding(
 
 def severity_of(worst_frac: float) -> str:
     """Grade by the rank that loses most: in a synchronous job all others wait for it."""
-    if worst_frac >= catalogue.ERROR_FRAC:
+    if worst_frac >= thresholds.ERROR_FRAC:
         return "error"
-    return "warning" if worst_frac >= catalogue.WARNING_FRAC else "info"
+    return "warning" if worst_frac >= thresholds.WARNING_FRAC else "info"
 
 
 def confidence_of(entry: Entry, scope: Scope) -> str:
     """Low where few periods were seen or the cause is told by a pattern only."""
-    if entry.id in catalogue.GUESSES:
+    if entry.id in thresholds.GUESSES:
         return "low"
     fewest = min((window.periods for window in scope.windows), default=0)
     return "high" if fewest >= 3 else "low"  # noqa: PLR2004 - accounting.md 2: under 3 is low
@@ -139,10 +139,10 @@ def confidence_of(entry: Entry, scope: Scope) -> str:
 
 def _culprits(entry: Entry, losses: list[Loss]) -> list[int]:
     """Return the ranks above the threshold; where none is, those that lose half of the worst."""
-    worst = max(loss.lost_frac for loss in losses)
+    worst = max(loss.frac for loss in losses)
     threshold = entry.min_share or 0
     limit = threshold if worst >= threshold else worst / 2
-    return sorted({loss.rank for loss in losses if loss.lost_frac >= limit})
+    return sorted({loss.rank for loss in losses if loss.frac >= limit})
 
 
 def _memory_bound(entry: Entry, scope: Scope, kernels: list[KernelRow]) -> Finding | None:
@@ -153,9 +153,9 @@ def _memory_bound(entry: Entry, scope: Scope, kernels: list[KernelRow]) -> Findi
     ]
     tensor = sum(d.partition.tensor.total for _, d in scope.devices)
     other = sum(loss.lost for loss in losses)
-    if not other or other < catalogue.MEMORY_BOUND_COMPUTE_FRAC * (tensor + other):
+    if not other or other < thresholds.MEMORY_BOUND_COMPUTE_FRAC * (tensor + other):
         return None
-    if other < catalogue.MEMORY_BOUND_WINDOW_FRAC * scope.window_ns:
+    if other < thresholds.MEMORY_BOUND_WINDOW_FRAC * scope.window_ns:
         return None
     part = percent(other / (tensor + other))
     evidence = [f"{part} of compute time is in kernels without matmul, convolution or attention"]

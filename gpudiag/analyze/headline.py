@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpudiag.model.catalogue import GUESSES
+from gpudiag.model.thresholds import GUESSES
 
 if TYPE_CHECKING:
     from gpudiag.analyze.losses import Scope
@@ -53,10 +53,11 @@ def _lead(scope: Scope, finding: Finding, mfu: float | None) -> str:
         return f"{text}."
     step = scope.window_ns / scope.periods / 1e6
     gain = finding.recoverable_ns / scope.periods / 1e6
-    if len(scope.devices) > 1:
+    if len(scope.devices) > 1 and not scope.waits.get(finding.id):
         return f"{text}, {gain:.1f} of {step:.1f} ms a step on average over the ranks."
     times = step / max(step - gain, 1e-9)
-    seen = f", seen in {scope.periods} step{'s' * (scope.periods > 1)} only"
+    steps = max(window.periods for window in scope.windows)
+    seen = f", seen in {steps} step{'s' * (steps > 1)} only"
     caution = seen if finding.confidence == "low" else ""
     after = f"{step:.1f} → {step - gain:.1f} ms a step, up to {times:.2f}×"
     if mfu is not None:

@@ -33,16 +33,17 @@ _WAKE_UP_NS = 1_000_000
 
 def host_leaves_ns(host: Host, window: Window) -> dict[str, int]:
     """Return ns per ``host.*`` bucket on the step thread; they sum to the window."""
-    leaves: dict[str, int] = {}
+    return {name: part.total for name, part in host_layers(host, window).items() if len(part)}
+
+
+def host_layers(host: Host, window: Window) -> dict[str, Intervals]:
+    """Return when the step thread was in each ``host.*`` bucket: disjoint, together the window."""
+    layers: dict[str, Intervals] = {}
     rest = Intervals(np.array([window.start]), np.array([window.end]))
     for name, spans in _layers(host, window):
-        taken = overlap(rest, spans)
-        if len(taken):
-            leaves[name] = taken.total
-            rest = difference(rest, taken)
-    if len(rest):
-        leaves["host.other"] = rest.total
-    return leaves
+        layers[name] = overlap(rest, spans)
+        rest = difference(rest, layers[name])
+    return layers | {"host.other": rest}
 
 
 def _layers(host: Host, window: Window) -> list[tuple[str, Intervals]]:

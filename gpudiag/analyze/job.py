@@ -8,6 +8,9 @@ from statistics import median_low
 from typing import TYPE_CHECKING
 
 from gpudiag import __version__
+from gpudiag.analyze.comm.job import communication
+from gpudiag.analyze.comm.results import blame_rows, clock_of, wait_matrix_of
+from gpudiag.analyze.comm.table import collective_table
 from gpudiag.analyze.efficiency import efficiency_findings
 from gpudiag.analyze.findings import find, ranked
 from gpudiag.analyze.gaps import (
@@ -21,7 +24,7 @@ from gpudiag.analyze.headline import headline
 from gpudiag.analyze.job_mfu import JobMfu, job_mfu
 from gpudiag.analyze.kernels import kernel_table
 from gpudiag.analyze.losses import Scope, scope_of
-from gpudiag.analyze.mfu import CONVENTION
+from gpudiag.analyze.mfu import CONVENTION, mean_waterfall
 from gpudiag.analyze.peak import Peak, used
 from gpudiag.analyze.rank import (
     Options,
@@ -33,7 +36,7 @@ from gpudiag.analyze.rank import (
 )
 from gpudiag.analyze.results import results_of
 from gpudiag.analyze.roofline import with_roofline
-from gpudiag.model.analysis import Analysis, Clock, Gap, GapCause, Job, RankResult
+from gpudiag.model.analysis import Analysis, Gap, GapCause, Job, RankResult
 from gpudiag.model.tables import Quality
 
 if TYPE_CHECKING:
@@ -46,25 +49,34 @@ def analyze_job(job: JobTraces, options: Options | None = None) -> Analysis:
     prepared = [prepare(rank, options) for rank in job.ranks]
     numbers, quality = common_steps(prepared)
     ranks = [analyze_rank(one, numbers, options) for one in prepared]
-    scope = scope_of(ranks)
+    found = communication(ranks)
+    scope = scope_of(ranks, found)
     gaps, causes = _gaps(ranks)
     mfu = job_mfu(ranks, options)
     kernels = with_roofline(kernel_table(ranks), ranks, mfu.peak)
-    results = [result for rank in ranks for result in results_of(rank, mfu)]
+    splits = found.splits if found else {}
+    results = [result for rank in ranks for result in results_of(rank, mfu, splits.get(rank.rank))]
     buckets = _sum(result.buckets_ns for result in results)
     host_buckets = _sum(rank.host_buckets_ns for rank in ranks)
     findings = find(scope, causes, kernels, job.missing_ranks)
     findings = ranked([*findings, *efficiency_findings(scope, mfu)])
     quality = [*job.quality, *quality, *_rank_quality(ranks), *mfu.quality]
+    quality += found.quality if found else []
     return Analysis(
         gpudiag_version=__version__,
         inputs=job.inputs,
         job=_job(job, scope, results, mfu),
-        clock=Clock(),
+        clock=clock_of(found),
         ranks=results,
         job_buckets_ns=buckets,
         job_host_buckets_ns=host_buckets,
-        waterfall=mfu.waterfall,
+        waterfall=mean_waterfall(
+            [(r.window_ns, r.waterfall) for r in results if r.window_ns and r.waterfall]
+        ),
+        collectives=collective_table(found, ranks) if found else [],
+        wait_matrix_ns=wait_matrix_of(found, ranks),
+        blame=blame_rows(found, ranks, causes),
+        unattributed_wait_ns=found.blame.unattributed_ns if found else None,
         kernels=kernels,
         gaps=gaps,
         gap_causes=causes,

@@ -6,10 +6,9 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gpudiag.analyze.mfu import LOW_COVERAGE_FRAC, Efficiency, efficiency, mean_waterfall
+from gpudiag.analyze.mfu import LOW_COVERAGE_FRAC, Efficiency, efficiency
 from gpudiag.analyze.peak import NoPeak, Peak, choose_peak
 from gpudiag.analyze.rank import DeviceAnalysis, Options, RankAnalysis
-from gpudiag.model.analysis import WaterfallTerm
 from gpudiag.model.tables import Quality
 
 # A warning names this many kernels without FLOPs.
@@ -18,14 +17,13 @@ _NAMED = 3
 
 @dataclass(frozen=True, slots=True)
 class JobMfu:
-    """MFU, HFU and the waterfall of a job; None where they can't be known."""
+    """MFU and HFU of a job; None where they can't be known."""
 
     peak: Peak | NoPeak
     dtype: str | None
     of_device: dict[tuple[int, int], Efficiency]  # by rank and device index
     mfu: float | None
     hfu: float | None
-    waterfall: list[WaterfallTerm] | None
     coverage: float | None
     quality: list[Quality]
 
@@ -55,7 +53,6 @@ def job_mfu(ranks: Sequence[RankAnalysis], options: Options) -> JobMfu:
         of_device=of_device,
         mfu=sum(ns * one.mfu for ns, one in weighed) / window if weighed else None,
         hfu=sum(ns * one.hfu for ns, one in weighed) / window if weighed else None,
-        waterfall=mean_waterfall([(ns, one.terms) for ns, one in weighed]),
         coverage=coverage,
         quality=_quality([device for _, device in devices], peak, coverage, counted=counted),
     )

@@ -5,17 +5,21 @@ Every finding owns buckets, or gaps, that no other finding owns, so that no time
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpudiag.analyze.idle import BLOCKED, CAUSE_BUCKETS
-from gpudiag.analyze.intervals import as_pieces, intersect, sum_by_owner
+from gpudiag.analyze.comm.causes import CausedWait, waits_by_finding
+from gpudiag.analyze.idle import BLOCKED, CAUSE_BUCKETS, host_late_ns
+from gpudiag.analyze.intervals import as_pieces, intersect, sum_by_owner, union
 from gpudiag.analyze.names import HostClass
-from gpudiag.model import catalogue
+from gpudiag.model import thresholds
 
 if TYPE_CHECKING:
+    from gpudiag.analyze.comm.job import Communication
+    from gpudiag.analyze.comm.split import RankSplit
     from gpudiag.analyze.rank import DeviceAnalysis, RankAnalysis
     from gpudiag.analyze.window import Window
     from gpudiag.model.entry import Entry
@@ -24,23 +28,30 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """Time lost to one finding on one device, ns; ``recoverable`` is what can come back."""
+    """Time lost to one finding through one rank, ns; ``recoverable`` is what can come back."""
 
     rank: int
-    lost: int
-    recoverable: int
+    lost: int  # on the rank itself
+    recoverable: int  # of both
     count: int  # gaps or pieces
     window_ns: int
+    caused: int = 0  # waits of other ranks that are charged to it
+    affected: frozenset[int] = frozenset()  # who waits
 
     @property
-    def lost_frac(self) -> float:
-        """Share of its window."""
-        return self.lost / self.window_ns
+    def total(self) -> int:
+        """What the rank lost and made others lose, ns."""
+        return self.lost + self.caused
+
+    @property
+    def frac(self) -> float:
+        """Share of a window: the rank's own loss, and what each of those waiting lost to it."""
+        return (self.lost + self.caused / max(len(self.affected), 1)) / self.window_ns
 
     @property
     def recoverable_frac(self) -> float:
-        """Share of its window that can come back."""
-        return self.recoverable / self.window_ns
+        """The part of ``frac`` that can come back."""
+        return self.frac * self.recoverable / self.total if self.total else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +60,9 @@ class Scope:
 
     ranks: list[RankAnalysis]
     windows: list[Window]
+    # What ranks made others wait, by finding and culprit; and each rank's communication, split.
+    waits: Mapping[str, Mapping[int, CausedWait]] = field(default_factory=dict)
+    splits: Mapping[int, RankSplit] = field(default_factory=dict)
 
     @property
     def window_ns(self) -> int:
@@ -71,14 +85,46 @@ class Scope:
         return [(rank, device) for rank in self.ranks for device in rank.devices]
 
 
-def scope_of(ranks: list[RankAnalysis]) -> Scope:
+def scope_of(ranks: list[RankAnalysis], found: Communication | None) -> Scope:
     """Return the windows of all devices, those of the training threads where there is none."""
     devices = [device.window for rank in ranks for device in rank.devices]
-    return Scope(ranks, devices or [rank.host_window for rank in ranks if rank.host_window])
+    return Scope(
+        ranks,
+        devices or [rank.host_window for rank in ranks if rank.host_window],
+        waits_by_finding(found.blame, ranks) if found else {},
+        found.splits if found else {},
+    )
 
 
 def losses_of(entry: Entry, scope: Scope) -> list[Loss]:
-    """Return what every device, or training thread where there is no device, lost to a finding."""
+    """Return what was lost to a finding through each rank: its own time, and waits for it."""
+    own = _own_losses(entry, scope)
+    waits = scope.waits.get(entry.id, {})
+    merged = [_with_wait(loss, waits.get(loss.rank)) for loss in own]
+    lone = [rank for rank in waits if rank not in {loss.rank for loss in own}]
+    windows = {rank.rank: window for rank in scope.ranks if (window := _window_of(rank))}
+    return merged + [
+        _with_wait(Loss(rank, 0, 0, 0, windows[rank].length), waits[rank]) for rank in lone
+    ]
+
+
+def _window_of(rank: RankAnalysis) -> Window | None:
+    return rank.devices[0].window if rank.devices else rank.host_window
+
+
+def _with_wait(loss: Loss, wait: CausedWait | None) -> Loss:
+    if wait is None:
+        return loss
+    sure = wait.ns - wait.ambiguous_ns
+    recoverable = loss.recoverable + sure
+    return replace(loss, caused=wait.ns, recoverable=recoverable, affected=wait.affected)
+
+
+def _own_losses(entry: Entry, scope: Scope) -> list[Loss]:
+    if entry.buckets[0] == "comm.transfer":
+        return _transfer_losses(scope)
+    if entry.buckets[0] == "comm.wait":
+        return []
     if not scope.on_host:
         return [loss for rank, device in scope.devices if (loss := _loss(entry, rank, device))]
     if entry.host_bucket is None:
@@ -88,6 +134,18 @@ def losses_of(entry: Entry, scope: Scope) -> list[Loss]:
         ns = (rank.host_buckets_ns or {}).get(entry.host_bucket, 0)
         if ns and rank.host_window:
             losses.append(Loss(rank.rank, ns, ns, 0, rank.host_window.length))
+    return losses
+
+
+def _transfer_losses(scope: Scope) -> list[Loss]:
+    losses = []
+    for rank, analysis in scope.devices:
+        split = scope.splits.get(rank.rank)
+        if split and split.transfer_ns:
+            pieces = union(split.transfer.starts, split.transfer.ends)
+            late = host_late_ns(analysis.device, rank.host, pieces)
+            lost = split.transfer_ns
+            losses.append(Loss(rank.rank, lost, lost - late, len(pieces), analysis.window.length))
     return losses
 
 
@@ -135,11 +193,11 @@ def _blocked_gaps(analysis: DeviceAnalysis, *, shared: bool) -> Mask:
 
 def recurring_gaps(lengths: I64) -> Mask:
     """Mask lengths of 0.5 ms or more that have 4 others within 10 % of them."""
-    long = np.flatnonzero(lengths >= catalogue.SHARED_GAP_NS)
+    long = np.flatnonzero(lengths >= thresholds.SHARED_GAP_NS)
     mask = np.zeros(len(lengths), dtype=bool)
     ordered = np.sort(lengths[long])
-    tolerance = catalogue.SHARED_TOLERANCE_FRAC
+    tolerance = thresholds.SHARED_TOLERANCE_FRAC
     low = np.searchsorted(ordered, lengths[long] * (1 - tolerance), side="left")
     high = np.searchsorted(ordered, lengths[long] * (1 + tolerance), side="right")
-    mask[long[high - low >= catalogue.SHARED_GAPS]] = True
+    mask[long[high - low >= thresholds.SHARED_GAPS]] = True
     return mask

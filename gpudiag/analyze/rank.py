@@ -254,7 +254,7 @@ def _device_quality(analysis: DeviceAnalysis, host: Host) -> list[Quality]:
             "device did there is uncertain, enqueued time in them is no finding"
         )
         quality.append(Quality("graph_replay_gaps", "info", replays, message))
-    if not device.is_compute.any():
+    if not (device.is_compute | device.is_comm).any():
         message = f"device {device.index}: copies are recorded, but no kernel"
         quality.append(Quality("no_kernels", "warning", 1, message))
     skipped = _steps_without_device(analysis, host)

@@ -5,35 +5,47 @@ from __future__ import annotations
 from statistics import median_low
 from typing import TYPE_CHECKING
 
+from gpudiag.analyze.idle import host_late_ns
+from gpudiag.analyze.intervals import union
 from gpudiag.analyze.mfu import CONVENTION
-from gpudiag.model.analysis import RankResult
+from gpudiag.model.analysis import RankResult, WaterfallTerm
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gpudiag.analyze.comm.split import RankSplit
     from gpudiag.analyze.job_mfu import JobMfu
     from gpudiag.analyze.rank import DeviceAnalysis, RankAnalysis
 
+UNSPLIT = "comm.unsplit"
 
-def results_of(rank: RankAnalysis, mfu: JobMfu) -> list[RankResult]:
+
+def results_of(rank: RankAnalysis, mfu: JobMfu, split: RankSplit | None) -> list[RankResult]:
     """Return a result per device; one without device where none was accounted for.
 
     The host view belongs to the rank: it stands on the first of its results.
     """
     if not rank.devices:
-        return [_result(rank, None, mfu, with_host=True)]
+        return [_result(rank, None, mfu, None, with_host=True)]
     return [
-        _result(rank, analysis, mfu, with_host=index == 0)
+        _result(rank, analysis, mfu, split, with_host=index == 0)
         for index, analysis in enumerate(rank.devices)
     ]
 
 
 def _result(
-    rank: RankAnalysis, analysis: DeviceAnalysis | None, mfu: JobMfu, *, with_host: bool
+    rank: RankAnalysis,
+    analysis: DeviceAnalysis | None,
+    mfu: JobMfu,
+    split: RankSplit | None,
+    *,
+    with_host: bool,
 ) -> RankResult:
     window = analysis.window if analysis else None
     view = rank.host_window if with_host else None
     steps = window.steps_ns if window else []
     host_steps = view.steps_ns if view else []
-    late = analysis.host_late_ns if analysis else {}
+    late = _host_late(rank, analysis, split) if analysis else {}
     one = mfu.of_device.get((rank.rank, analysis.device.index)) if analysis else None
     flops = analysis.flops if analysis and analysis.flops.full.hw_flops else None
     profiler = {"idle.launch": analysis.idle.profiler_ns} if analysis else {}
@@ -46,7 +58,7 @@ def _result(
         step_ns_p50=median_low(steps) if steps else None,
         host_device_offset_ns=analysis.device.offset_ns if analysis else None,
         level1_ns=analysis.partition.level1_ns() if analysis else None,
-        buckets_ns=analysis.leaves_ns() if analysis else None,
+        buckets_ns=leaves_of(analysis, split) if analysis else None,
         host_window_ns=view.length if view else None,
         host_window_basis=view.basis if view else None,
         host_buckets_ns=rank.host_buckets_ns if with_host else None,
@@ -57,7 +69,7 @@ def _result(
         launches=analysis.launches if analysis else 0,
         launches_without_device_record=analysis.launches_missing if analysis else 0,
         busy_any_ns=analysis.partition.busy.total if analysis else None,
-        waterfall=list(one.terms) if one else None,
+        waterfall=with_split(one.terms, analysis, split) if one and analysis else None,
         model_flops=flops.full.model_flops if flops else None,
         hw_flops=flops.full.hw_flops if flops else None,
         mfu=one.mfu if one else None,
@@ -65,3 +77,40 @@ def _result(
         flops_convention=CONVENTION if flops else None,
         flops_coverage=flops.flops_coverage_frac if flops else None,
     )
+
+
+def leaves_of(analysis: DeviceAnalysis, split: RankSplit | None) -> dict[str, int]:
+    """Return the leaves of a device, its communication split where other ranks allow it."""
+    leaves = analysis.leaves_ns()
+    if split is None:
+        return leaves
+    leaves.pop(UNSPLIT, None)
+    return leaves | {name: ns for name, ns in split.leaves_ns.items() if ns}
+
+
+def with_split(
+    terms: Sequence[WaterfallTerm], analysis: DeviceAnalysis, split: RankSplit | None
+) -> list[WaterfallTerm]:
+    """Return a waterfall whose communication is split like the buckets."""
+    if split is None:
+        return list(terms)
+    window = analysis.window.length
+    rest = [term for term in terms if term.id != UNSPLIT]
+    parts = [
+        WaterfallTerm(id=name, share=ns / window) for name, ns in split.leaves_ns.items() if ns
+    ]
+    return rest + parts
+
+
+def _host_late(
+    rank: RankAnalysis, analysis: DeviceAnalysis, split: RankSplit | None
+) -> dict[str, int]:
+    """Return per bucket what passed while the host was late anyway; waits are charged elsewhere."""
+    late = dict(analysis.host_late_ns)
+    if split is None:
+        return late
+    late.pop(UNSPLIT, None)
+    moving = union(split.transfer.starts, split.transfer.ends)
+    late["comm.transfer"] = host_late_ns(analysis.device, rank.host, moving)
+    late[UNSPLIT] = host_late_ns(analysis.device, rank.host, split.unsplit)
+    return late

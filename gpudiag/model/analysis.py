@@ -159,6 +159,44 @@ class GapCause:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CollectiveRow:
+    """The collectives of one kind, group size and message size, over all ranks and windows."""
+
+    op: str
+    role: str | None = None  # dp, fsdp, tp, ...; None where not inferred
+    group_size: int
+    bytes: int | None
+    dtype: str | None
+    count: int
+    wait_ns: int
+    transfer_ns: int
+    latency_ns: int | None = None
+    bandwidth_ns: int | None = None
+    degraded_ns: int | None = None
+    unsplit_ns: int = 0
+    exposed_ns: int
+    hidden_ns: int
+    host_late_ns: int | None = None
+    busbw_gb_s: float | None = None
+    alpha_us: float | None = None
+    last_rank_counts: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlameRow:
+    """What one rank made the others wait, for one cause."""
+
+    rank: int
+    host: str | None
+    cause: str
+    host_span: str | None
+    wait_ns: int
+    affected: list[int]
+    ambiguous_ns: int
+    guaranteed_gain_ns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
     """A named loss, with what it costs and how we know."""
 
@@ -188,7 +226,7 @@ class Analysis:
     ranks: list[RankResult]
     job_buckets_ns: dict[str, int]
     job_host_buckets_ns: dict[str, int]
-    collectives: list[dict[str, object]] = field(default_factory=list)
+    collectives: list[CollectiveRow] = field(default_factory=list)
     kernels: list[KernelRow]
     gaps: list[Gap]
     gap_causes: list[GapCause]
@@ -196,7 +234,7 @@ class Analysis:
     pipeline: dict[str, object] | None = None
     telemetry: dict[str, object] | None = None
     waterfall: list[WaterfallTerm] | None = None
-    blame: list[dict[str, object]] = field(default_factory=list)
+    blame: list[BlameRow] = field(default_factory=list)
     unattributed_wait_ns: int | None = None
     findings: list[Finding]
     quality: list[Quality]

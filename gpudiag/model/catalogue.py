@@ -1,33 +1,23 @@
 """Every finding and bucket: what it means, how it is measured, its threshold, what to do.
 
 `gpudiag explain`, docs/reference/findings.md and the analyzer all read this one file. A finding
-is reported when its share of the window reaches ``min_share``; the reason stands beside it.
+is reported when its share of the window reaches ``min_share``; thresholds.py says why.
 """
 
 from __future__ import annotations
 
 from gpudiag.model.buckets import BUCKETS
 from gpudiag.model.entry import Entry
-
-# Below this share of GPU time a clean run shows the same by chance.
-SMALL_FRAC = 0.02
-# Rare events that are never right in steady state are worth a line from this share on.
-RARE_FRAC = 0.01
-# Launch gaps are in every eager run; under this share nobody would act on them.
-COMMON_FRAC = 0.05
-# Where other kernels than matmul, convolution and attention fill this much of compute time,
-# and of the window, memory bandwidth sets the pace.
-MEMORY_BOUND_COMPUTE_FRAC = 0.5
-MEMORY_BOUND_WINDOW_FRAC = 0.2
-# Tensor kernels below this share of their peak have something wrong: shapes, alignment, dtype.
-LOW_TENSOR_EFFICIENCY_FRAC = 0.4
-# Severity by share of GPU time.
-ERROR_FRAC = 0.20
-WARNING_FRAC = 0.05
-# Time slicing: at least this many gaps of one length (to 10 %), each this long.
-SHARED_GAPS = 5
-SHARED_TOLERANCE_FRAC = 0.10
-SHARED_GAP_NS = 500_000
+from gpudiag.model.thresholds import (
+    COMMON_FRAC,
+    LOW_TENSOR_EFFICIENCY_FRAC,
+    MEMORY_BOUND_COMPUTE_FRAC,
+    MEMORY_BOUND_WINDOW_FRAC,
+    RARE_FRAC,
+    SHARED_GAPS,
+    SMALL_FRAC,
+    WARNING_FRAC,
+)
 
 
 def _share(frac: float) -> str:
@@ -328,6 +318,57 @@ _FINDINGS = (
         ),
     ),
     Entry(
+        id="straggler",
+        kind="finding",
+        title="the other ranks wait for a late one",
+        meaning="One rank arrives last at the collectives, for a reason that no record names.",
+        measured="Waits in matched collectives, charged to the last arriver; clocks aligned.",
+        threshold=_share(SMALL_FRAC),
+        min_share=SMALL_FRAC,
+        buckets=("comm.wait",),
+        advice=("Record the late rank with with_stack=True, and look at what its host does.",),
+    ),
+    Entry(
+        id="slow_gpu",
+        kind="finding",
+        title="the other ranks wait for a slow GPU",
+        meaning="The same kernels take longer on one rank than on its peers.",
+        measured=(
+            "Waits charged to compute of a rank whose kernels, at equal name and count, are over "
+            "5 % slower than the peers' median for 80 % of its kernel time."
+        ),
+        threshold=_share(SMALL_FRAC),
+        min_share=SMALL_FRAC,
+        buckets=("comm.wait",),
+        advice=(
+            "Look at its clocks, power cap, temperature, ECC errors; drain the node if they stay.",
+        ),
+    ),
+    Entry(
+        id="workload_imbalance",
+        kind="finding",
+        title="the other ranks wait for one with more work",
+        meaning="One rank has more or larger kernels: longer sequences, more tokens, more experts.",
+        measured="Waits charged to compute of a rank that computes 2 % longer, at equal speed.",
+        threshold=_share(SMALL_FRAC),
+        min_share=SMALL_FRAC,
+        buckets=("comm.wait",),
+        advice=("Balance tokens (or the sum of squared lengths) over the ranks of each step.",),
+    ),
+    Entry(
+        id="comm_exposed",
+        kind="finding",
+        title="communication is not hidden behind compute",
+        meaning="Transfers run while no kernel computes; waiting for late ranks is not in this.",
+        measured="Exposed time of matched collectives after the last rank arrived.",
+        threshold=_share(WARNING_FRAC),
+        min_share=WARNING_FRAC,
+        buckets=("comm.transfer",),
+        advice=(
+            "Overlap: larger buckets, prefetch the next layer's all-gather, gradient accumulation.",
+        ),
+    ),
+    Entry(
         id="records_missing",
         kind="finding",
         title="device records are missing from the trace",
@@ -352,8 +393,5 @@ _FINDINGS = (
     ),
 )
 
-
-# Findings told by a pattern that something else may make too: always called a guess.
-GUESSES = frozenset({"gpu_shared", "memory_bound"})
 
 CATALOGUE: dict[str, Entry] = {entry.id: entry for entry in (*_FINDINGS, *BUCKETS)}

@@ -1,0 +1,1 @@
+"""Communication across ranks: matched, aligned, split into waiting and transfer, blamed."""

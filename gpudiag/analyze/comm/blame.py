@@ -1,0 +1,226 @@
+"""Who each wait is charged to, and what that rank was doing (accounting.md 6).
+
+For the wait of rank r in a collective whose last arriver is q, the segments of both since their
+previous collective of the group are compared leaf by leaf::
+
+    r   prev]----compute----[~~~~ wait ~~~~|====]
+    q   prev]----compute------ loader -----[====]      q spent more on: loader
+
+What q spent more than r is the cause, at most the wait; where that is itself a wait for someone
+else, it is charged on to them. The rest, and a group's first collective, is unattributed. So are
+the waits of ranks with send/recv traffic: a pipeline's own schedule makes its stages wait.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+
+from gpudiag.analyze.comm.clock import Clocks
+from gpudiag.analyze.comm.kinds import POINT_TO_POINT
+from gpudiag.analyze.comm.match import Matched
+from gpudiag.analyze.comm.split import Arrivals, RankSplit
+from gpudiag.analyze.comm.timeline import Timeline
+
+_Key = TypeVar("_Key", str, int)
+
+WAIT = "comm.wait"
+# A wait is followed from rank to rank at most this often.
+_DEEPEST = 8
+
+
+@dataclass(slots=True)
+class Charge:
+    """What one rank is charged for one cause, ns."""
+
+    wait_ns: int = 0
+    ambiguous_ns: int = 0  # part of it that the clocks can't tell from other ranks'
+    affected: set[int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Blame:
+    """All waits of the windows: charged to (rank, cause), or unattributed."""
+
+    charges: Mapping[tuple[int, str], Charge]
+    unattributed_ns: int
+    gain_ns: Mapping[int, int]  # by rank: last minus second-last arrival, summed; guaranteed
+    last_counts: Mapping[int, int]  # how often a rank was last, where that is resolvable
+
+
+class Blamer:
+    """Charges waits; holds what every rank spent in the segment before each of its collectives."""
+
+    def __init__(
+        self,
+        matched: Sequence[Matched],
+        arrived: Mapping[int, Arrivals],
+        clocks: Clocks,
+        timelines: Mapping[int, Timeline],
+        splits: Mapping[int, RankSplit],
+    ) -> None:
+        self._matched = matched
+        self._arrived = arrived
+        self._clocks = clocks
+        self._splits = splits
+        self._segments = _segments(matched, timelines)
+        self._waits = {rank: _waits_by_start(split) for rank, split in splits.items()}
+        self._charges: dict[tuple[int, str], Charge] = defaultdict(Charge)
+        self._unattributed = 0
+
+    def blame(self) -> Blame:
+        """Charge every wait of every rank."""
+        waited: dict[int, int] = defaultdict(int)
+        piped = {
+            rank for one in self._matched if one.kind in POINT_TO_POINT for rank in one.records
+        }
+        for rank, split in sorted(self._splits.items()):
+            if rank in piped:
+                self._unattributed += split.wait_ns
+                continue
+            for part in split.parts:
+                if part.wait_ns:
+                    waited[part.collective] = max(waited[part.collective], part.wait_ns)
+                    self._charge(part.collective, rank, rank, part.wait_ns, 0, ambiguous=False)
+        gain: dict[int, int] = defaultdict(int)
+        last: dict[int, int] = defaultdict(int)
+        for index, longest in waited.items():
+            one = self._arrived[index]
+            if one.resolvable:
+                last[one.last_rank] += 1
+                gain[one.last_rank] += min(one.last - one.second, longest)
+        return Blame(dict(self._charges), self._unattributed, dict(gain), dict(last))
+
+    def _charge(
+        self, index: int, victim: int, waiting: int, ns: int, depth: int, *, ambiguous: bool
+    ) -> None:
+        """Charge ``ns`` that ``waiting`` waited in a collective, felt by ``victim``."""
+        candidates = self._candidates(index)
+        unsure = ambiguous or len(candidates) > 1
+        for share, culprit in zip(_even(ns, len(candidates)), candidates, strict=True):
+            if culprit == waiting:
+                self._unattributed += share
+            else:
+                self._charge_to(index, victim, waiting, culprit, share, depth, ambiguous=unsure)
+
+    def _candidates(self, index: int) -> list[int]:
+        """Return who may have been last: one rank where that is resolvable."""
+        arrived = self._arrived[index]
+        if arrived.resolvable:
+            return [arrived.last_rank]
+        clocks, own = self._clocks, self._clocks.half_width(arrived.last_rank)
+        return [
+            rank
+            for rank, record in sorted(self._matched[index].records.items())
+            if arrived.last - clocks.aligned(rank, record.start) < clocks.half_width(rank) + own
+            or rank == arrived.last_rank
+        ]
+
+    def _charge_to(
+        self,
+        index: int,
+        victim: int,
+        waiting: int,
+        culprit: int,
+        ns: int,
+        depth: int,
+        *,
+        ambiguous: bool,
+    ) -> None:
+        late = self._segments.get((index, culprit))
+        early = self._segments.get((index, waiting))
+        if late is None or early is None:
+            self._unattributed += ns
+            return
+        excess = {leaf: max(took - early.took.get(leaf, 0), 0) for leaf, took in late.took.items()}
+        waits = self._waits_in(culprit, late, index)
+        own_waits = sum(self._waits_in(waiting, early, index).values())
+        excess[WAIT] = max(sum(waits.values()) - own_waits, 0)
+        shares = _scaled(excess, ns)
+        self._unattributed += ns - sum(shares.values())
+        for leaf, share in shares.items():
+            if leaf == WAIT and depth < _DEEPEST:
+                for other, part in _scaled(waits, share).items():
+                    self._charge(other, victim, culprit, part, depth + 1, ambiguous=ambiguous)
+            elif share:
+                self._add(culprit, leaf, victim, share, ambiguous=ambiguous)
+
+    def _waits_in(self, rank: int, segment: _Segment, index: int) -> dict[int, int]:
+        """Return a rank's waits in other collectives inside a segment, ns by collective."""
+        starts, ends, owner = self._waits[rank]
+        first, last = np.searchsorted(ends, segment.start), np.searchsorted(starts, segment.end)
+        waits: dict[int, int] = defaultdict(int)
+        for at in range(int(first), int(last)):
+            if owner[at] != index:
+                inside = min(ends[at], segment.end) - max(starts[at], segment.start)
+                waits[int(owner[at])] += int(max(inside, 0))
+        return {other: ns for other, ns in waits.items() if ns}
+
+    def _add(self, rank: int, cause: str, victim: int, ns: int, *, ambiguous: bool) -> None:
+        charge = self._charges[rank, cause]
+        charge.wait_ns += ns
+        charge.ambiguous_ns += ns if ambiguous else 0
+        charge.affected = (charge.affected or set()) | {victim}
+
+
+@dataclass(frozen=True, slots=True)
+class _Segment:
+    """What a rank did between its previous collective of a group and this one, own clock."""
+
+    start: int
+    end: int
+    took: Mapping[str, int]
+
+
+def _segments(
+    matched: Sequence[Matched], timelines: Mapping[int, Timeline]
+) -> dict[tuple[int, int], _Segment]:
+    """Return the segment before each (collective, rank); a group's first one has none."""
+    places: dict[int, list[tuple[int, int, int]]] = defaultdict(list)
+    previous: dict[tuple[object, int], int] = {}
+    for index, one in enumerate(matched):
+        for rank, record in one.records.items():
+            key = (one.group, rank)
+            if key in previous:
+                start = min(previous[key], record.start)
+                places[rank].append((index, start, record.start))
+            previous[key] = max(previous.get(key, record.end), record.end)
+    segments = {}
+    for rank, mine in places.items():
+        starts = np.array([start for _, start, _ in mine], dtype=np.int64)
+        ends = np.array([end for _, _, end in mine], dtype=np.int64)
+        took = timelines[rank].between(starts, ends)
+        for at, (index, start, end) in enumerate(mine):
+            spent = {leaf: int(ns[at]) for leaf, ns in took.items() if ns[at]}
+            segments[index, rank] = _Segment(start, end, spent)
+    return segments
+
+
+def _waits_by_start(split: RankSplit) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    order = np.argsort(split.waits.starts, kind="stable")
+    return split.waits.starts[order], split.waits.ends[order], split.waits.owner[order]
+
+
+def _scaled(parts: Mapping[_Key, int], total: int) -> dict[_Key, int]:
+    """Return parts scaled down to ``total`` if they exceed it, by largest remainder."""
+    whole = sum(parts.values())
+    if whole <= total:
+        return {key: ns for key, ns in parts.items() if ns}
+    keys = [key for key, ns in parts.items() if ns]
+    exact = [divmod(parts[key] * total, whole) for key in keys]
+    shares = {key: quotient for key, (quotient, _) in zip(keys, exact, strict=True)}
+    missing = total - sum(shares.values())
+    by_remainder = sorted(range(len(keys)), key=lambda i: (-exact[i][1], str(keys[i])))
+    for i in by_remainder[:missing]:
+        shares[keys[i]] += 1
+    return shares
+
+
+def _even(ns: int, parts: int) -> list[int]:
+    """Return ``ns`` in equal integer parts; the first ones get what is left over."""
+    each, rest = divmod(ns, parts)
+    return [each + (1 if i < rest else 0) for i in range(parts)]

@@ -1,0 +1,116 @@
+"""Communication of a whole job: records, clocks, splits and blame of all ranks together."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from gpudiag.analyze.comm.blame import Blame, Blamer
+from gpudiag.analyze.comm.clock import Clocks, align
+from gpudiag.analyze.comm.match import Matched, Matching, match
+from gpudiag.analyze.comm.records import Record, device_records, host_records
+from gpudiag.analyze.comm.split import Arrivals, RankSplit, arrivals, split_rank
+from gpudiag.analyze.comm.timeline import Timeline, device_timeline, host_timeline
+from gpudiag.analyze.hostview import host_layers
+from gpudiag.analyze.intervals import EMPTY, Intervals
+from gpudiag.analyze.rank import RankAnalysis
+from gpudiag.model.tables import Quality
+
+
+@dataclass(frozen=True, slots=True)
+class Communication:
+    """What the ranks of a job show about each other."""
+
+    matching: Matching
+    clocks: Clocks
+    arrived: Mapping[int, Arrivals]
+    splits: Mapping[int, RankSplit]  # by rank
+    blame: Blame
+    quality: list[Quality]
+
+    @property
+    def matched(self) -> list[Matched]:
+        """The collectives that were found on several ranks."""
+        return self.matching.matched
+
+
+def communication(ranks: Sequence[RankAnalysis]) -> Communication | None:
+    """Match, align, split and blame; None where there is nobody to compare with.
+
+    A rank with several devices keeps its communication unsplit: its file doesn't tell which of
+    them a collective of the others meets.
+    """
+    able = [rank for rank in ranks if len(rank.devices) == 1 or not rank.recorded]
+    records = {rank.rank: mine for rank in able if (mine := _records(rank))}
+    if len(records) < 2:  # noqa: PLR2004 - nobody to compare with
+        return None
+    matching = match(records)
+    clocks = align(matching.matched, sorted(records))
+    arrived = {
+        index: found
+        for index, one in enumerate(matching.matched)
+        if (found := arrivals(one, clocks)) is not None
+    }
+    by_rank = {rank.rank: rank for rank in able if rank.rank in records}
+    splits = {
+        number: split_rank(number, _exposed(rank), matching.matched, arrived, clocks)
+        for number, rank in by_rank.items()
+    }
+    timelines = {number: _timeline(rank) for number, rank in by_rank.items()}
+    blame = Blamer(matching.matched, arrived, clocks, timelines, splits).blame()
+    quality = _quality(matching, clocks)
+    return Communication(matching, clocks, arrived, splits, blame, quality)
+
+
+def _records(rank: RankAnalysis) -> list[Record]:
+    if rank.devices:
+        return device_records(rank.trace, rank.host, rank.devices[0].device)
+    return [] if rank.recorded else host_records(rank.trace, rank.host)
+
+
+def _exposed(rank: RankAnalysis) -> Intervals:
+    """Return the time to split: exposed comm of the device, or the thread's time in collectives."""
+    if rank.devices:
+        return rank.devices[0].partition.comm
+    if rank.host_window is None:
+        return EMPTY
+    return host_layers(rank.host, rank.host_window)["host.collective"]
+
+
+def _timeline(rank: RankAnalysis) -> Timeline:
+    if rank.devices:
+        return device_timeline(rank.devices[0].device, rank.host)
+    return host_timeline(rank.host)
+
+
+def _quality(matching: Matching, clocks: Clocks) -> list[Quality]:
+    quality = [
+        Quality("collectives_unmatched", "warning", n, f"{n} collectives not matched: {why}")
+        for why, n in sorted(matching.unmatched.items())
+    ]
+    if clocks.unreached:
+        message = f"clocks of ranks {list(clocks.unreached)} can't be aligned: no common collective"
+        quality.append(Quality("clock_unreached", "warning", len(clocks.unreached), message))
+    if clocks.inconsistent:
+        message = (
+            f"no clock offset fits all collectives of the rank pairs {list(clocks.inconsistent)}"
+        )
+        quality.append(Quality("clock_inconsistent", "warning", len(clocks.inconsistent), message))
+    missing = Counter(rank for one in matching.matched for rank in one.missing)
+    if missing:
+        message = (
+            f"{len(missing)} members of the groups have no trace: a wait may be for one of them"
+        )
+        quality.append(Quality("members_missing", "warning", len(missing), message))
+    return quality
+
+
+def last_counts(found: Communication, indices: Sequence[int]) -> dict[str, int]:
+    """Return how often each rank was resolvably last in some collectives."""
+    counts: dict[str, int] = defaultdict(int)
+    for index in indices:
+        one = found.arrived.get(index)
+        if one and one.resolvable:
+            counts[str(one.last_rank)] += 1
+    return dict(counts)

@@ -1,0 +1,31 @@
+"""Every threshold of the findings, with its reason; the catalogue and its docs print them."""
+
+from __future__ import annotations
+
+# Below this share of GPU time a clean run shows the same by chance.
+SMALL_FRAC = 0.02
+# Rare events that are never right in steady state are worth a line from this share on.
+RARE_FRAC = 0.01
+# Launch gaps are in every eager run; under this share nobody would act on them.
+COMMON_FRAC = 0.05
+# Where other kernels than matmul, convolution and attention fill this much of compute time,
+# and of the window, memory bandwidth sets the pace.
+MEMORY_BOUND_COMPUTE_FRAC = 0.5
+MEMORY_BOUND_WINDOW_FRAC = 0.2
+# Tensor kernels below this share of their peak have something wrong: shapes, alignment, dtype.
+LOW_TENSOR_EFFICIENCY_FRAC = 0.4
+# A rank computes more than its peers from this on (accounting.md 6 compares leaves; clocks of one
+# GPU model differ by less).
+MORE_COMPUTE_FRAC = 0.02
+# A kernel is slower than on the peers, and a GPU is slow if most of its kernel time is.
+SLOWER_KERNEL = 1.05
+MOST_KERNELS_FRAC = 0.8
+# Severity by share of GPU time.
+ERROR_FRAC = 0.20
+WARNING_FRAC = 0.05
+# Time slicing: at least this many gaps of one length (to 10 %), each this long.
+SHARED_GAPS = 5
+SHARED_TOLERANCE_FRAC = 0.10
+SHARED_GAP_NS = 500_000
+# Findings told by a pattern that something else may make too: always called a guess.
+GUESSES = frozenset({"gpu_shared", "memory_bound"})
