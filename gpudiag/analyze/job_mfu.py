@@ -38,7 +38,9 @@ def job_mfu(ranks: Sequence[RankAnalysis], options: Options) -> JobMfu:
     of_device: dict[tuple[int, int], Efficiency] = {}
     if isinstance(peak, Peak) and counted:
         of_device = {
-            (rank.rank, device.device.index): efficiency(device, device.flops, peak)
+            (rank.rank, device.device.index): efficiency(
+                device, device.flops, peak, options.sm_clock_mhz
+            )
             for rank, device in devices
         }
     window = sum(device.window.length for _, device in devices)

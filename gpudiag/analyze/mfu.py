@@ -3,11 +3,12 @@
 With P the dense peak of the job's dtype, T the window, F FLOPs of kernels that start in it::
 
     MFU = F_model / (P T)      HFU = F_executed / (P T)
-    1 = MFU + recompute + extra + dtype + residual + every bucket but compute.tensor, over T
-        '---- these partition compute.tensor ----'
+    1 = MFU + recompute + extra + dtype + clock + residual + every bucket but compute.tensor, / T
+        '------- these partition compute.tensor -------'
 
-``dtype`` is what kernels of another type than the job's cost or (negative) save; the residual is
-what tensor kernels took beyond the peak. A clock term needs clock samples. Source: accounting.md 7.
+``dtype`` is what kernels of another type than the job's cost or (negative) save; ``clock`` what a
+mean SM clock below the one behind the published peak costs, where that mean is known; the residual
+is what tensor kernels took beyond that. Source: accounting.md 7, fingerprints 3.5.
 """
 
 from __future__ import annotations
@@ -36,8 +37,17 @@ class Efficiency:
     over_peak: bool  # tensor kernels did more than the peak allows: over-counted, or a wrong peak
 
 
-def efficiency(analysis: DeviceAnalysis, flops: WindowFlops, peak: Peak) -> Efficiency:
-    """Return MFU, HFU and the waterfall of one device's window."""
+def efficiency(
+    analysis: DeviceAnalysis, flops: WindowFlops, peak: Peak, clock_mhz: float | None = None
+) -> Efficiency:
+    """Return MFU, HFU and the waterfall of one device's window.
+
+    Args:
+        analysis: the window, accounted for.
+        flops: what its kernels computed.
+        peak: the denominator.
+        clock_mhz: mean SM clock while tensor kernels ran; None leaves it in the residual.
+    """
     window_ns = analysis.window.length
     budget = peak.flops_per_s * window_ns / 1e9
     totals = flops.full
@@ -49,6 +59,9 @@ def efficiency(analysis: DeviceAnalysis, flops: WindowFlops, peak: Peak) -> Effi
         "extra_flops": totals.extra_flops / budget,
         "dtype": _dtype_cost(flops, peak) * 1e9 / window_ns,
     }
+    slowed = _slowdown(peak, clock_mhz)
+    if slowed is not None:
+        parts["clock"] = sum(parts.values()) * slowed
     spent = sum(parts.values())
     over = spent > tensor
     if over and spent > 0:
@@ -61,6 +74,14 @@ def efficiency(analysis: DeviceAnalysis, flops: WindowFlops, peak: Peak) -> Effi
         terms=tuple(WaterfallTerm(id=name, share=share) for name, share in shares.items()),
         over_peak=over,
     )
+
+
+def _slowdown(peak: Peak, clock_mhz: float | None) -> float | None:
+    """Return by how much longer work takes at a mean clock than at that behind the peak."""
+    if clock_mhz is None or peak.gpu is None:
+        return None
+    nominal = peak.gpu.peak_clock_mhz or peak.gpu.max_clock_mhz
+    return nominal / clock_mhz - 1 if nominal else None
 
 
 def _dtype_cost(flops: WindowFlops, peak: Peak) -> float:

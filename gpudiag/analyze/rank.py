@@ -40,6 +40,7 @@ class Options:
     window: str | None = None  # steps, device_span, all; None chooses
     peak_tflops: float | None = None  # dense, TFLOP/s; None looks the GPU up
     dtype: str | None = None  # bf16, fp16, ...; None takes the one that did most FLOPs
+    sm_clock_mhz: float | None = None  # mean SM clock of the run, where it was sampled
     extra_spans: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 

@@ -66,6 +66,15 @@ def test_a_peak_given_by_hand_is_the_denominator(tmp_path):
     assert given.job.peak_source == "given by hand"
 
 
+def test_a_mean_clock_below_the_peaks_own_is_a_term_of_its_own(tmp_path):
+    """At 90 % of the clock behind the peak, a ninth of the ideal time is the clock's."""
+    analysis = simulated(tmp_path, "clean", sm_clock_mhz=0.9 * 1830)
+    shares = {term.id: term.share for term in analysis.waterfall}
+    ideal = shares["mfu"] + shares["recompute"] + shares["extra_flops"] + shares["dtype"]
+    assert shares["clock"] == pytest.approx(ideal / 9, rel=0.01)
+    assert sum(shares.values()) == pytest.approx(1, abs=1e-9)
+
+
 def test_an_mfu_over_100_percent_is_an_error_and_leads(tmp_path):
     """A peak that the kernels beat is wrong, and is the first finding."""
     analysis = simulated(tmp_path, "clean", peak_tflops=100)
