@@ -1,7 +1,8 @@
 """Write the parts of the documentation that the program itself knows.
 
-``python docs/generate.py`` writes docs/reference/findings.md from the catalogue and the terminal
-capture in README.md from a sample trace; ``--check`` only says whether they are up to date.
+``python docs/generate.py`` writes docs/reference/findings.md from the catalogue and the table of
+data-quality entries, and the terminal capture in README.md from a sample trace; ``--check`` only
+says whether they are up to date.
 """  # noqa: INP001 - a script, no package
 
 from __future__ import annotations
@@ -14,11 +15,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpudiag.model.catalogue import CATALOGUE
+from gpudiag.model.quality import QUALITY
+from gpudiag.report.describe.entries import owners
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gpudiag.model.catalogue import Entry
+    from gpudiag.model.entry import Entry
 
 ROOT = Path(__file__).resolve().parents[1]
 FINDINGS = ROOT / "docs" / "reference" / "findings.md"
@@ -27,7 +30,7 @@ SAMPLE = "sample_traces/sim-input-stall"
 WIDTH = "100"
 _CAPTURE = re.compile(r"(<!-- capture -->\n```\n).*?(\n```\n)", re.DOTALL)
 _HEADER = """\
-# Findings and buckets
+# Findings, buckets and data quality
 
 Written by `docs/generate.py` from the catalogue that `gpudiag explain` prints. How the buckets are
 measured against one another is in [the accounting](../concepts/accounting.md).
@@ -39,15 +42,26 @@ def findings() -> str:
     lines = [_HEADER, "## Findings", ""]
     for entry in _of("finding"):
         lines += list(_finding(entry))
-    lines += ["## Buckets", "", "| bucket | is | measured |", "|---|---|---|"]
-    lines += [
-        f"| `{one.id}` | {one.title}. {one.meaning} | {one.measured} |" for one in _of("bucket")
-    ]
+    lines += ["## Buckets", "", "| bucket | is | measured | findings |", "|---|---|---|---|"]
+    lines += [_bucket(one) for one in _of("bucket")]
+    lines += ["", "## Data quality", "", "| entry | means |", "|---|---|"]
+    lines += [f"| `{name}` | {sentence} |" for name, sentence in QUALITY.items()]
     return "\n".join(lines) + "\n"
 
 
 def _of(kind: str) -> list[Entry]:
     return [entry for entry in CATALOGUE.values() if entry.kind == kind]
+
+
+def _bucket(entry: Entry) -> str:
+    found = ", ".join(f"[{name}](#{name})" for name in owners(entry.id, CATALOGUE))
+    return f"| `{entry.id}` | {_said(entry)} | {entry.measured} | {found} |"
+
+
+def _said(entry: Entry) -> str:
+    """Return title and meaning as sentences; once where they are the same."""
+    title = f"{entry.title[0].upper()}{entry.title[1:]}."
+    return title if entry.meaning == entry.title else f"{title} {entry.meaning}"
 
 
 def _finding(entry: Entry) -> Iterator[str]:

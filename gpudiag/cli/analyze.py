@@ -59,10 +59,11 @@ def analyze(
 
     \b
     Examples:
-      gpudiag analyze traces/                      all ranks of a job together
-      gpudiag analyze rank0.json.gz --json | jq .findings
-      gpudiag analyze run/ --fail-on input_stall   exit 1 if data is late
-      zcat trace.json.gz | gpudiag analyze - --brief
+      gpudiag analyze traces/
+      gpudiag analyze a.json.gz b.json.gz
+      gpudiag analyze traces/ --json
+      gpudiag analyze run/ --fail-on error
+      zcat t.json.gz | gpudiag analyze -
 
     Exit codes: 0 done, 1 --fail-on met, 2 usage or configuration, 3 nothing that can be analysed,
     4 part of the input unreadable, 130 interrupted.

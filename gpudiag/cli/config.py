@@ -22,10 +22,9 @@ def group() -> None:
 def show() -> None:
     """Print each setting, its value and where it came from.
 
-    \b
     A flag beats GPUDIAG_*, which beats gpudiag.toml or [tool.gpudiag] in the nearest
     pyproject.toml, which beats the default.
-    """  # noqa: D301 - \b tells typer not to re-wrap
+    """
     config = load_config(Path.cwd(), os.environ)
     rows = [(s.name, _shown(s.value), s.origin) for s in config.settings.values()]
     widths = [max(len(row[i]) for row in rows) for i in (0, 1)]

@@ -1,4 +1,4 @@
-"""``gpudiag explain``: what a finding or a bucket means, how it's measured, what to do."""
+"""``gpudiag explain``: what findings, buckets and data-quality entries mean, what to do."""
 
 from __future__ import annotations
 
@@ -15,26 +15,41 @@ from gpudiag.errors import UsageError
 
 def explain(
     name: Annotated[
-        str | None, typer.Argument(metavar="[ID]", help="A finding or bucket; none lists all.")
+        str | None,
+        typer.Argument(
+            metavar="[ID]", help="A finding, bucket or data-quality entry; none lists all."
+        ),
     ] = None,
 ) -> None:
-    """Explain a finding or a bucket: what it means, how it is measured, how to fix it.
+    """Explain a finding, a bucket or a data-quality entry: meaning, measurement, what to do.
 
     \b
     Examples:
-      gpudiag explain               all findings and buckets
+      gpudiag explain
       gpudiag explain input_stall
       gpudiag explain idle.launch
+      gpudiag explain few_periods
     """  # noqa: D301 - \b tells typer not to re-wrap the examples
     from gpudiag.model.catalogue import CATALOGUE  # noqa: PLC0415 - only where it's needed
-    from gpudiag.report.describe.entries import entry_report, list_report  # noqa: PLC0415 - same
+    from gpudiag.model.quality import QUALITY  # noqa: PLC0415 - the same
+    from gpudiag.report.describe.entries import (  # noqa: PLC0415 - the same
+        entry_report,
+        list_report,
+        quality_report,
+    )
     from gpudiag.report.terminal import render  # noqa: PLC0415 - rich is slow to import
 
-    if name is not None and name not in CATALOGUE:
+    if name is None:
+        report = list_report(CATALOGUE, QUALITY)
+    elif name in CATALOGUE:
+        report = entry_report(CATALOGUE[name], CATALOGUE)
+    elif name in QUALITY:
+        report = quality_report(name, QUALITY[name])
+    else:
         raise UsageError(
-            f"There is no finding or bucket {name!r}",
+            f"There is no finding, bucket or data-quality entry {name!r}",
             "Every one that gpudiag knows is listed by: gpudiag explain",
-            "Correct the name" + (suggestion(name, CATALOGUE) or "."),
+            "Correct the name" + (suggestion(name, (*CATALOGUE, *QUALITY)) or "."),
         )
     config = load_config(Path.cwd(), os.environ)
     style = output.style_for(
@@ -43,5 +58,4 @@ def explain(
         color=config.text("color") or "auto",
         ascii_only=bool(config.settings["ascii"].value),
     )
-    report = list_report(CATALOGUE) if name is None else entry_report(CATALOGUE[name])
     output.write_stdout(render(report, style))

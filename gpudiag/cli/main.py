@@ -52,9 +52,9 @@ def group(
 
     \b
     Examples:
-      gpudiag analyze traces/            all ranks of a job, from saved profiler traces
-      gpudiag analyze trace.json.gz -v   with every bucket, file and rank
-      gpudiag explain input_stall        what a finding means, and what to do
+      gpudiag analyze traces/
+      gpudiag analyze trace.json.gz -v
+      gpudiag explain input_stall
     """  # noqa: D301 - \b tells typer not to re-wrap the examples
     session: Session = ctx.obj
     session.debug = session.debug or debug

@@ -29,7 +29,7 @@ QUALITY: dict[str, str] = {
     "device_activity_not_recorded": "A rank has no device records: only its host's time is shown.",
     "invalid_device_records": "Device records without a usable time were left out.",
     "invalid_host_records": "Host records without a usable time were left out.",
-    "stream_overrun": "Records of one stream overlap, which can't be: each ends where the next starts.",
+    "stream_overrun": "Records of one stream overlap, each is cut where the next starts.",
     "kernel_before_launch": "Device records start before their launch: the clocks differ a little.",
     "launch_not_recorded": "The launch of some device records is missing: idle time before them is "
     "idle.unknown.",
@@ -42,6 +42,11 @@ QUALITY: dict[str, str] = {
     "few_periods": "The window holds few whole steps: low confidence.",
     "no_common_steps": "No step is recorded on all ranks: each rank has a window of its own.",
     "steps_without_device_activity": "Steps launched nothing on the device, and are in no period.",
+    # of communication
+    "collectives_unmatched": "Collectives have no partner on other ranks: comm.unsplit holds them.",
+    "clock_unreached": "Ranks share no collective with the others: their clocks can't be aligned.",
+    "clock_inconsistent": "No clock offset fits all collectives of two ranks: waits are less sure.",
+    "members_missing": "Members of the groups have no trace: a wait may be for one of them.",
     # of MFU
     "mfu_unknown": "There is no MFU, or not of every rank; the entry says why.",
     "flops_coverage": "Part of the tensor kernels' time has no FLOP count: MFU is a lower bound.",

@@ -61,6 +61,16 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
+def times(each: int | None, total: int, noun: str, members: int, member: str) -> str:
+    """Return how many of something each member has: "4 steps x 2 ranks", "5 steps on 1 GPU".
+
+    ``each`` is None where members have different numbers of it: then the total is said.
+    """
+    if members == 1 or each is None:
+        return f"{counted(total, noun)} on {counted(members, member)}"
+    return f"{counted(each, noun)} × {counted(members, member)}"
+
+
 def size(n_bytes: int | None, reason: str = "") -> str:
     """Return a size in decimal units: "12.3 MB"."""
     if n_bytes is None:
@@ -190,6 +200,15 @@ def kernel_name(name: str) -> str:
         if start > 0 and bare[start:] != "(anonymous namespace)":
             bare = bare[:start]
     return bare.strip() or clean(name)
+
+
+def kernel_names(names: Sequence[str]) -> list[str]:
+    """Return the kernels' names, with their arguments where only those tell them apart."""
+    short = [kernel_name(name) for name in names]
+    return [
+        one if short.count(one) == 1 else clean(name).removeprefix("void ")
+        for one, name in zip(short, names, strict=True)
+    ]
 
 
 def _matching_open(text: str) -> int:

@@ -23,6 +23,7 @@ class Totals:
     window_ns: int
     steps: int
     per_step: bool
+    steps_each: int | None  # of every member; None where they differ
 
     def each_ns(self, total_ns: int) -> float:
         """Return a job's time per step and device, or per device where there are no steps."""
@@ -42,9 +43,9 @@ def device_totals(analysis: Analysis) -> Totals | None:
 
 def host_totals(analysis: Analysis) -> Totals | None:
     """Return the totals over the processes that have a host window, one per rank."""
-    by_rank = {r.rank: r for r in analysis.ranks if r.host_window_ns}
     windows = [
-        (r.host_window_ns or 0, r.host_window_basis, len(r.host_steps_ns)) for r in by_rank.values()
+        (r.host_window_ns or 0, r.host_window_basis, len(r.host_steps_ns))
+        for r in host_results(analysis)
     ]
     return _totals(windows)
 
@@ -53,17 +54,24 @@ def _totals(windows: list[tuple[int, str | None, int]]) -> Totals | None:
     if not windows:
         return None
     per_step = all(basis in _STEP_BASES and periods > 0 for _, basis, periods in windows)
+    periods = [count if per_step else 1 for _, _, count in windows]
     return Totals(
         members=len(windows),
         window_ns=sum(ns for ns, _, _ in windows),
-        steps=sum(periods for _, _, periods in windows) if per_step else len(windows),
+        steps=sum(periods),
         per_step=per_step,
+        steps_each=periods[0] if len(set(periods)) == 1 else None,
     )
 
 
 def with_window(analysis: Analysis) -> list[RankResult]:
     """Return the results that have a device window."""
     return [result for result in analysis.ranks if result.window_ns]
+
+
+def host_results(analysis: Analysis) -> list[RankResult]:
+    """Return the result of each rank that its host's figures stand on, if it has a host window."""
+    return list({r.rank: r for r in analysis.ranks if r.host_window_ns}.values())
 
 
 def window_refused(analysis: Analysis) -> bool:

@@ -9,7 +9,12 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 Tone: TypeAlias = Literal["plain", "strong", "good", "bad", "warn", "dim"]
-Cut: TypeAlias = Literal["start", "middle", "end"]
+# path: whole folders from the left; distinct: wherever the shown texts stay different; whole:
+# never in the row, wrapped below it.
+Cut: TypeAlias = Literal["start", "middle", "end", "path", "distinct", "whole"]
+
+# Columns with this number or a higher one are left out before any text is cut.
+DECORATION = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,11 +22,15 @@ class Column:
     """One column of a table, and what becomes of it where the terminal is narrow."""
 
     title: str
+    short: str = ""  # the title where room is scarce
     align: Literal["left", "right"] = "left"
-    drop: int = 0  # 0: always kept; else the highest number is left out first
+    drop: int = 0  # 0: always kept; else the highest number goes first
+    below: str | None = (
+        None  # it goes to a line under its row, after this word; None: it is left out
+    )
     min_width: int = 0  # > 0: may be cut down to this many cells
     cut: Cut = "end"  # where a text that is too long is cut
-    bar: bool = False  # drawn from Row.bar_frac
+    bar: bool = False  # drawn from Row.bar_frac; in all tables of a report or in none
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,14 +8,23 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from report.sample_analysis import CASES, MS, analysis, damaged, rank_result, without_device
+from report.sample_analysis import (
+    CASES,
+    LOADER,
+    MS,
+    analysis,
+    damaged,
+    rank_result,
+    without_device,
+)
 from report.snapshots import same_as_snapshot
 from rich.cells import cell_len
 
+from gpudiag.model.analysis import BlameRow
 from gpudiag.model.tables import Quality
 from gpudiag.report.describe import describe, describe_brief
 from gpudiag.report.terminal import Style, render
-from gpudiag.report.terminal.table import shorten
+from gpudiag.report.terminal.cut import shorten, shorten_all
 from gpudiag.report.terminal.wrap import wrap
 
 
@@ -106,9 +115,36 @@ def test_a_trace_cannot_write_to_the_terminal():
 def test_without_device_records_nothing_is_called_zero():
     """A trace of the host alone says so, and shows what the host did."""
     text = shown(without_device())
-    assert "device activity not recorded" in text
     assert " 0.0 %" not in text
     assert "host.input" in text
+    assert "where the GPU time went" not in text
+
+
+def test_without_device_records_that_is_said_in_one_line():
+    """The sentence, and one line of what to do; not a table's worth, nor three times."""
+    quality = [Quality("device_activity_not_recorded", "warning", 1, "no device record")]
+    one = replace(without_device(), quality=quality)
+    text = shown(one)
+    assert text.lower().count("not recorded") == 1
+    assert text.split("\n\n")[2] == "No GPU table: record with ProfilerActivity.CUDA to have one."
+    assert "device_activity_not_recorded" in shown(one, verbose=True)
+    launches = replace(quality[0], message="rank 0: device activity not recorded (9 launch calls)")
+    assert "9 launch calls" in shown(replace(one, quality=[launches]))
+
+
+def test_verbose_shows_each_rank_s_host():
+    """Per rank, what the training thread did, in shares and time per step."""
+    text = shown(analysis(2), verbose=True)
+    said = "rank 1  host.input 46.2 % (60.0 ms/step), host.op 46.2 % (60.0 ms/step), host.other"
+    assert said in text.split("host shares of each rank")[1]
+    assert "host shares of each rank" not in shown(analysis(1), verbose=True)
+
+
+def test_ranks_without_any_device_are_shown_by_their_host():
+    """A table of "n/a" helps nobody."""
+    table = shown(without_device(), verbose=True).split("\nranks\n")[1].split("\n\n")[0]
+    assert table.splitlines()[1].split() == "0 650 ms steps 5 130.0 host.input 46.2 %".split()  # noqa: SIM905
+    assert "n/a" not in table
 
 
 def test_ranks_without_a_device_are_named_beside_those_with_one():
@@ -118,6 +154,95 @@ def test_ranks_without_a_device_are_named_beside_those_with_one():
     text = " ".join(shown(mixed, verbose=True).split())
     assert "device activity not recorded on rank 1" in text
     assert "sum = window, to the ns: 5 periods on 1 GPU" in text
+
+
+def test_steps_are_counted_per_rank():
+    """Five steps of two ranks aren't ten steps."""
+    assert "5 host steps × 2 ranks, 130 ms each" in shown(without_device())
+    assert "5 periods × 8 GPUs" in shown(analysis(8))
+    uneven = replace(analysis(2), ranks=[rank_result(0), rank_result(1, periods=4)])
+    assert "9 periods on 2 GPUs" in shown(uneven)
+
+
+def test_utilization_is_kernel_time_without_copies():
+    """300 ms of compute and 20 ms of communication in 650 ms; the 10 ms of copies don't count."""
+    assert 'nvidia-smi shows about 49.2 % "utilization"' in shown(analysis(1))
+
+
+@pytest.mark.parametrize(
+    ("cause", "host_span", "host_op", "said"),
+    [
+        ("idle.launch", "my_span", None, "my_span"),
+        ("idle.launch", None, "aten::split_with_sizes", "aten::split_with_sizes"),
+        ("idle.allocator", None, "cudaFree", "cudaFree"),
+        ("idle.unknown", None, None, "nothing recorded"),
+        ("idle.launch_latency", None, None, "already enqueued"),
+    ],
+)
+def test_a_gap_names_the_annotation_else_the_operator(cause, host_span, host_op, said):
+    """What the host was in, as well as it is known."""
+    one = analysis(1)
+    changed = replace(one.gap_causes[0], cause=cause, host_span=host_span, host_op=host_op)
+    assert said in shown(replace(one, gap_causes=[changed]), 120).split("gaps by cause")[1]
+
+
+def test_a_wait_is_charged_to_whom_it_was_for():
+    """Not to the ranks that waited."""
+    blamed = BlameRow(
+        rank=3,
+        host="dgx-018",
+        cause="idle.input",
+        host_span=LOADER,
+        wait_ns=19 * MS,
+        affected=[0],
+        ambiguous_ns=0,
+        guaranteed_gain_ns=MS,
+    )
+    one = analysis(1)
+    buckets = dict(one.job_buckets_ns)
+    buckets["comm.wait"] = buckets.pop("comm.unsplit")
+    one = replace(one, job_buckets_ns=buckets)
+    assert "rank 3, idle.input, DataLoader next" in shown(replace(one, blame=[blamed]), 120)
+    small = replace(blamed, wait_ns=9 * MS)
+    assert "rank 3, idle.input" not in shown(replace(one, blame=[small]), 120)
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 100])
+def test_two_places_stay_two_on_narrow_terminals(width):
+    """Causes that differ only in file and line are never shown as the same."""
+    one = analysis(1)
+    places = ("data/loading/corpus.py:31", "data/loading/corpus.py:58")
+    causes = [replace(one.gap_causes[0], file_line=place) for place in places]
+    table = shown(replace(one, gap_causes=causes), width).split("gaps by cause")[1]
+    table = table.split("kernels by time")[0]
+    assert table.count("corpus.py:31") == table.count("corpus.py:58") == 1
+    assert table.count("DataLoader next") == 2
+
+
+@pytest.mark.parametrize("width", range(60, 140, 10))
+def test_all_tables_have_bars_or_none_has(width):
+    """A table without bars beside one with them would look like a difference in the data."""
+    text = shown(analysis(1), width, verbose=True)
+    device, host = text.split("where the host's time went")
+    assert ("█" in device) == ("█" in host.split("gaps by cause")[0])
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 100])
+def test_kernels_that_differ_in_the_middle_stay_different(width):
+    """The layout of the operands is all that tells these apart."""
+    one = analysis(1)
+    kernels = [
+        replace(
+            one.kernels[0],
+            name=f"sm90_xmma_gemm_bf16bf16_bf16f32_f32_{layout}_n_tilesize128x128x64_warpgroupsize"
+            "1x1x1_execute_segment_k_off_kernel__5x_cublas",
+        )
+        for layout in ("nn", "nt", "tn")
+    ]
+    table = shown(replace(one, kernels=kernels), width).split("kernels by time")[1]
+    names = [line.split()[0] for line in table.splitlines()[1:4]]
+    assert len(set(names)) == 3
+    assert ["_nn_" in names[0], "_nt_" in names[1], "_tn_" in names[2]] == [True] * 3
 
 
 def test_a_bucket_on_some_ranks_only_names_them():
@@ -169,10 +294,37 @@ def test_brief_is_the_sentence_and_three_lines():
     assert len(text.splitlines()) == 1 + 1 + 3
 
 
-@given(st.text(), st.integers(1, 60), st.sampled_from(["start", "middle", "end"]))
+@given(
+    st.text(),
+    st.integers(1, 60),
+    st.sampled_from(["start", "middle", "end", "path", "distinct", "whole"]),
+)
 def test_shortened_text_fits(text, width, cut):
     """Whatever the text (wide characters too), at most ``width`` cells remain."""
     assert cell_len(shorten(text, width, cut, "…")) <= max(width, 1)
+
+
+@given(st.lists(st.text(alphabet="ab_/", min_size=20, max_size=60), unique=True, max_size=6))
+def test_cut_texts_of_a_column_stay_different(texts):
+    """As long as they differ in a stretch that fits: here within the first 20 of 24 cells."""
+    named = [f"{'x' * 40}{text[:12]}{'y' * 40}" for text in texts]
+    short = shorten_all(named, 40, "distinct", "…")
+    assert len(set(short)) == len(set(named))
+    assert all(cell_len(text) <= 40 for text in short)
+
+
+@pytest.mark.parametrize(
+    ("width", "text"),
+    [
+        (20, "a/data/corpus.py:31"),
+        (18, "…/corpus.py:31"),
+        (14, "…/corpus.py:31"),
+        (10, "…pus.py:31"),
+    ],
+)
+def test_paths_lose_whole_folders_from_the_left(width, text):
+    """The file and the line are what one looks for."""
+    assert shorten("a/data/corpus.py:31", width, "path", "…") == text
 
 
 @given(st.text(alphabet="ab 1é学", max_size=80), st.integers(4, 40))
@@ -194,17 +346,35 @@ def test_a_number_stays_with_its_unit():
 
 def test_the_same_said_of_many_ranks_is_said_once():
     """Data quality of 64 ranks doesn't fill the screen."""
-    entries = [Quality("no_device", "warning", 2, f"rank {rank}: no device") for rank in range(64)]
+    entries = [
+        Quality("no_device", "warning", 2, f"rank {rank}: device {rank % 8}: no device")
+        for rank in range(64)
+    ]
     text = shown(replace(analysis(1), quality=entries))
-    assert "no_device (128): ranks 0-63: no device" in text
+    assert "warning  no_device: ranks 0-63: no device\n" in text
 
 
-def test_many_notes_of_one_kind_are_cut_unless_asked_for():
-    """What differs by rank is told once, and in full with -v."""
-    entries = [Quality("few_periods", "warning", 2, f"rank {r}: device {r}: 2") for r in range(8)]
+def test_what_is_said_a_little_differently_of_ranks_is_one_line_unless_asked_for():
+    """Counts that differ by rank: the ranks, one example, and in full with -v."""
+    entries = [Quality("overrun", "warning", r, f"rank {r}: {r + 5} records") for r in range(8)]
     one = replace(analysis(1), quality=entries)
-    assert "few_periods: 7 more, with -v" in shown(one)
-    assert shown(one, verbose=True).count("few_periods") == 8
+    text = " ".join(shown(one).split())
+    assert "overrun: on ranks 0-7, such as rank 0: 5 records (-v says each)" in text
+    assert shown(one, verbose=True).count("overrun") == 8
+
+
+def test_only_files_meant_as_traces_are_missed():
+    """An answer.json or a README beside traces is no fault of the data; -v has the reason."""
+    one = analysis(1)
+    reason = "a JSON file without traceEvents, which is nothing that could be analysed here"
+    answer = replace(one.inputs[0], path="a/answer.json", format="json", status="skipped")
+    answer = replace(answer, message=reason, events=None, bytes=None)
+    empty = replace(answer, path="a/rank1.json", format="empty", message="an empty file")
+    assert "data quality" not in shown(replace(one, inputs=[*one.inputs, answer], quality=[]))
+    text = shown(replace(one, inputs=[*one.inputs, empty]))
+    assert "skipped  a/rank1.json: an empty file" in text
+    verbose = shown(replace(one, inputs=[*one.inputs, answer]), 60, verbose=True)
+    assert reason in " ".join(verbose.split())
 
 
 def test_a_bucket_is_charged_only_to_what_fills_most_of_it():

@@ -10,7 +10,12 @@ from gpudiag.report.describe.causes import gap_table, kernel_table
 from gpudiag.report.describe.context import context
 from gpudiag.report.describe.findings import findings, next_steps
 from gpudiag.report.describe.quality import quality
-from gpudiag.report.describe.verbose import file_table, rank_buckets, rank_table
+from gpudiag.report.describe.verbose import (
+    file_table,
+    host_rank_buckets,
+    rank_buckets,
+    rank_table,
+)
 from gpudiag.report.totals import window_refused
 from gpudiag.report.view import Line, Lines, Report, Section
 
@@ -31,7 +36,12 @@ def describe(analysis: Analysis, *, top: int, verbose: bool = False) -> Report:
         findings(analysis),
     ]
     if verbose:
-        sections += [rank_table(analysis), rank_buckets(analysis), file_table(analysis)]
+        sections += [
+            rank_table(analysis),
+            rank_buckets(analysis),
+            host_rank_buckets(analysis),
+            file_table(analysis),
+        ]
     sections += [quality(analysis, everything=verbose), next_steps(analysis, verbose=verbose)]
     return Report(
         headline=fmt.clean(analysis.headline),
@@ -48,10 +58,8 @@ def describe_brief(analysis: Analysis) -> Report:
 
 
 def _no_device(analysis: Analysis) -> Lines:
-    text = (
-        "device activity not recorded: nothing can be said of the GPU's time. Below is what the "
-        "training threads did. To see the device, profile with ProfilerActivity.CUDA."
-    )
+    """Return, in one line, why there is no table of the GPU's time."""
+    text = "No GPU table: record with ProfilerActivity.CUDA to have one."
     if window_refused(analysis):
         text = "no window of the kind asked for; data quality says why. Try another --window."
-    return Lines(title="where the GPU time went", lines=(Line(text=text, indent=2),))
+    return Lines(title="", lines=(Line(text=text),))

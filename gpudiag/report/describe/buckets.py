@@ -6,14 +6,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gpudiag.report import format as fmt
+from gpudiag.report.describe.causes import host_in
 from gpudiag.report.totals import Totals, device_totals, host_totals, with_window
-from gpudiag.report.view import Column, Row, Table, Tone
+from gpudiag.report.view import DECORATION, Column, Row, Table, Tone
 
 if TYPE_CHECKING:
-    from gpudiag.model.analysis import Analysis
+    from gpudiag.model.analysis import Analysis, GapCause
 
 # Buckets below this share are summed into one row, unless asked for all.
 _SMALL_SHARE = 0.005
+_WAIT = "comm.wait"
 _FIRST = ("compute.tensor", "compute.other")
 
 
@@ -102,12 +104,16 @@ def _columns(split: _Split) -> tuple[Column, ...]:
     return (
         Column(title="bucket", cut="middle"),
         Column(
-            title=f"{split.scale.unit}/{per}" if per else split.scale.unit, align="right", drop=2
+            title=f"{split.scale.unit}/{per}" if per else split.scale.unit,
+            short=split.scale.unit + ("/step" if split.totals.per_step else ""),
+            align="right",
+            drop=1,
         ),
         Column(title="share", align="right"),
-        Column(title="", bar=True, drop=4),
-        Column(title="charged to", drop=3, min_width=24, cut="middle"),
-        Column(title="finding", drop=1),
+        Column(title="", bar=True, drop=DECORATION + 1),
+        Column(title="charged to", drop=6, below="charged to", min_width=16, cut="middle"),
+        Column(title="at", drop=7, below="at", min_width=8, cut="path"),
+        Column(title="finding", drop=2, below=""),
     )
 
 
@@ -120,7 +126,7 @@ def _rows(split: _Split, *, everything: bool) -> list[Row]:
     if small:
         rest_ns = sum(split.buckets[name] for name in small)
         cells = _cells(split, f"rest ({len(small)} buckets)", rest_ns)
-        rows.append(Row(cells=(*cells, "", ""), tone="dim"))
+        rows.append(Row(cells=(*cells, "", "", ""), tone="dim"))
     return rows
 
 
@@ -135,7 +141,7 @@ def _row(split: _Split, name: str, *, unit: str = "") -> Row:
     ns = split.buckets[name]
     finding = next((f.id for f in split.analysis.findings if name in f.buckets), "")
     tone: Tone = "good" if name == "compute.tensor" else "plain"
-    tail = (_charged_to(split.analysis, name), f"◀ {finding}" if finding else "")
+    tail = (*_charged_to(split.analysis, name), f"◀ {finding}" if finding else "")
     return Row(
         cells=(*_cells(split, name, ns, unit=unit), *tail),
         tone="warn" if finding else tone,
@@ -147,9 +153,26 @@ def _cells(split: _Split, title: str, ns: int, *, unit: str = "") -> tuple[str, 
     return title, split.time(ns) + unit, fmt.share(split.totals.share(ns)), ""
 
 
-def _charged_to(analysis: Analysis, name: str) -> str:
-    """Return who a bucket is charged to: the ranks if not all, and the largest host span."""
-    parts = [_only_on(analysis, name), _largest_span(analysis, name)]
+def _charged_to(analysis: Analysis, name: str) -> tuple[str, str]:
+    """Return who a bucket is charged to (ranks if not all, largest host span), and where.
+
+    A wait is charged to whom it was for: "rank 2, idle.input, DataLoader next".
+    """
+    if name == _WAIT:
+        return _blamed(analysis), ""
+    cause = _largest_cause(analysis, name)
+    parts = [_only_on(analysis, name), host_in(cause) if cause else ""]
+    at = fmt.clean(cause.file_line) if cause and cause.file_line else ""
+    return ", ".join(part for part in parts if part), at
+
+
+def _blamed(analysis: Analysis) -> str:
+    """Return the rank and cause that most of the waits are charged to; "" where none is."""
+    largest = max(analysis.blame, key=lambda one: one.wait_ns, default=None)
+    if largest is None or largest.wait_ns < analysis.job_buckets_ns.get(_WAIT, 0) / 2:
+        return ""
+    span = fmt.host_span(largest.host_span) if largest.host_span else ""
+    parts = (fmt.rank_list([largest.rank]), largest.cause, span)
     return ", ".join(part for part in parts if part)
 
 
@@ -162,19 +185,19 @@ def _only_on(analysis: Analysis, name: str) -> str:
     return f"{fmt.rank_list(having)} only"
 
 
-def _largest_span(analysis: Analysis, name: str) -> str:
-    """Return what the host was in for most of a bucket, and where: "aten::item, train.py:88"."""
+def _largest_cause(analysis: Analysis, name: str) -> GapCause | None:
+    """Return what the host was in for most of a bucket; None where nothing fills half of it."""
     causes = [cause for cause in analysis.gap_causes if cause.cause == name]
     largest = max(causes, key=lambda cause: cause.total_ns, default=None)
     if largest is None or largest.total_ns < analysis.job_buckets_ns.get(name, 0) / 2:
-        return ""
-    span = fmt.host_span(largest.host_span) if largest.host_span else ""
-    at = fmt.clean(largest.file_line) if largest.file_line else ""
-    return ", ".join(part for part in (span, at) if part)
+        return None
+    return largest
 
 
 def _sum_row(split: _Split) -> Row:
-    return Row(cells=(*_cells(split, "sum", sum(split.buckets.values())), "", ""), tone="strong")
+    return Row(
+        cells=(*_cells(split, "sum", sum(split.buckets.values())), "", "", ""), tone="strong"
+    )
 
 
 def _sum_note(split: _Split) -> str:
@@ -185,7 +208,7 @@ def _sum_note(split: _Split) -> str:
         return f"sum ≠ window by {off:+,} ns: a bug of gpudiag, please report it"
     made_of = fmt.counted(totals.members, split.member)
     if totals.per_step:
-        made_of = f"{fmt.counted(totals.steps, 'period')} on {made_of}"
+        made_of = fmt.times(totals.steps_each, totals.steps, "period", totals.members, split.member)
     return f"sum = window, to the ns: {made_of}, {totals.window_ns:,} ns"
 
 
@@ -214,10 +237,15 @@ def _states(split: _Split) -> tuple[str, ...]:
 
 
 def _utilization(split: _Split) -> tuple[str, ...]:
+    """Return what NVML's utilization comes to: time with a kernel running, copies not counted.
+
+    compute + exposed comm = time in which any kernel runs; NVML samples it over its own period.
+    """
     results = with_window(split.analysis)
-    busy = [r.busy_any_ns for r in results if r.busy_any_ns is not None]
-    if len(busy) != len(results):
+    level1 = [r.level1_ns for r in results if r.level1_ns]
+    if len(level1) != len(results):
         return ()
-    percentage = fmt.share(split.totals.share(sum(busy)))
-    said = f'nvidia-smi would say {percentage} "utilization"'
-    return (f"{said}: it counts time with any activity, not work",)
+    running = sum(one.get("compute", 0) + one.get("comm", 0) for one in level1)
+    percentage = fmt.share(split.totals.share(running))
+    said = f'nvidia-smi shows about {percentage} "utilization"'
+    return (f"{said}: it counts time with any kernel running, not work",)

@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING
 
 from gpudiag.report import format as fmt
 from gpudiag.report.totals import Totals, device_totals
-from gpudiag.report.view import Column, Row, Table
+from gpudiag.report.view import DECORATION, Column, Row, Table
 
 if TYPE_CHECKING:
-    from gpudiag.model.analysis import Analysis
+    from gpudiag.model.analysis import Analysis, GapCause
 
+# Idle time in which the host had done its part: whatever it did then is no cause.
+_ENQUEUED = frozenset({"idle.launch_latency", "idle.device_blocked"})
 # Causes below this share are in the JSON only: nobody would act on them.
 _TINY_SHARE = 0.001
 
@@ -31,7 +33,7 @@ def gap_table(analysis: Analysis, top: int) -> Table | None:
                 fmt.share(totals.share(cause.total_ns)),
                 fmt.count(cause.count),
                 fmt.duration(cause.longest_ns),
-                fmt.host_span(cause.host_span) if cause.host_span else "no annotation",
+                host_in(cause) or _nowhere(cause),
                 fmt.clean(cause.file_line) if cause.file_line else "",
                 fmt.ranks(cause.ranks),
             )
@@ -43,15 +45,33 @@ def gap_table(analysis: Analysis, top: int) -> Table | None:
         columns=(
             Column(title="cause", cut="middle"),
             Column(title="share", align="right"),
-            Column(title="pieces", align="right", drop=3),
-            Column(title="longest", align="right", drop=2),
-            Column(title="the host was in", min_width=10, cut="middle", drop=1),
-            Column(title="at", min_width=10, cut="start", drop=4),
-            Column(title="ranks", drop=5),
+            Column(title="pieces", align="right", drop=2),
+            Column(title="longest", align="right", drop=1),
+            Column(
+                title="the host was in",
+                short="host was in",
+                drop=6,
+                below="host:",
+                min_width=16,
+                cut="middle",
+            ),
+            Column(title="at", drop=7, below="at", min_width=8, cut="path"),
+            Column(title="ranks", drop=DECORATION),
         ),
         rows=tuple(rows),
         notes=_left_out(len(notable), top, "cause"),
     )
+
+
+def host_in(cause: GapCause) -> str:
+    """Return what the host was in: the annotation, else the operator or call; "" for neither."""
+    if cause.host_span:
+        return fmt.host_span(cause.host_span)
+    return fmt.clean(cause.host_op) if cause.host_op else ""
+
+
+def _nowhere(cause: GapCause) -> str:
+    return "already enqueued" if cause.cause in _ENQUEUED else "nothing recorded"
 
 
 def kernel_table(analysis: Analysis, top: int) -> Table | None:
@@ -60,10 +80,12 @@ def kernel_table(analysis: Analysis, top: int) -> Table | None:
     if totals is None or not analysis.kernels:
         return None
     kernels = sorted(analysis.kernels, key=lambda kernel: -kernel.total_ns)
+    shown = kernels[:top]
+    names = fmt.kernel_names([kernel.name for kernel in shown])
     rows = [
         Row(
             cells=(
-                fmt.kernel_name(kernel.name),
+                name,
                 kernel.category,
                 fmt.count(kernel.count),
                 fmt.duration(kernel.mean_ns),
@@ -71,12 +93,12 @@ def kernel_table(analysis: Analysis, top: int) -> Table | None:
                 fmt.share(totals.share(kernel.total_ns)),
             )
         )
-        for kernel in kernels[:top]
+        for name, kernel in zip(names, shown, strict=True)
     ]
     return Table(
         title="kernels by time",
         columns=(
-            Column(title="kernel", min_width=36, cut="middle"),
+            Column(title="kernel", min_width=36, cut="distinct"),
             Column(title="kind", drop=4),
             Column(title="count", align="right", drop=3),
             Column(title="mean", align="right", drop=2),

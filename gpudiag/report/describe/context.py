@@ -55,7 +55,8 @@ def _hosts(analysis: Analysis) -> str:
 
 def _devices(analysis: Analysis) -> str:
     if not with_window(analysis):
-        return "no device window" if window_refused(analysis) else "device activity not recorded"
+        # Where no rank has any device activity, the report says so by itself.
+        return "no device window" if window_refused(analysis) else ""
     name = fmt.clean(analysis.job.gpu_name) if analysis.job.gpu_name else "GPU model not recorded"
     absent = without_device(analysis)
     if absent:
@@ -93,7 +94,10 @@ def _host_window(analysis: Analysis) -> str:
     length = fmt.duration(round(totals.window_ns / totals.steps))
     if not totals.per_step:
         return f"host window of {length}"
-    return f"{fmt.counted(totals.steps, 'host step')} of {length}"
+    if totals.members == 1:
+        return f"{fmt.counted(totals.steps, 'host step')} of {length}"
+    steps = fmt.times(totals.steps_each, totals.steps, "host step", totals.members, "rank")
+    return f"{steps}, {length} each"
 
 
 def _range(values: Iterable[int]) -> str:

@@ -3,67 +3,115 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from gpudiag.report import format as fmt
+from gpudiag.report.totals import with_window
 from gpudiag.report.view import Line, Lines
 
 if TYPE_CHECKING:
-    from gpudiag.model.analysis import Analysis
+    from gpudiag.model.analysis import Analysis, Input
     from gpudiag.model.tables import Quality
 
-_MOST_OF_A_KIND = 2
+_MOST_SHOWN = 2
 _OF_RANK = re.compile(r"rank (\d+): (.*)", re.DOTALL)
+_OF_DEVICE = re.compile(r"device (\d+): (.*)", re.DOTALL)
+# Kinds of file that are no trace that can be read, but may well have been meant as one. Others
+# (notes, logs, answers in JSON) lie in folders of traces all the time: -v lists them.
+_MEANT_AS_TRACES = frozenset(
+    "empty git_lfs symlink utf16 chrome_trace jax xplane nsys tar zstd bzip2 xz".split()  # noqa: SIM905
+)
+# Said by the report itself, in its own line, where no rank has any device activity.
+_NO_DEVICE = "device_activity_not_recorded"
+
+
+@dataclass(slots=True)
+class _Said:
+    """One text, and the ranks and devices of which it is said."""
+
+    text: str
+    ranks: set[int] = field(default_factory=set)
+    devices: set[tuple[int, int]] = field(default_factory=set)
+
+    def line(self) -> str:
+        """Return the text after those of whom it is said: "ranks 0-7: 2 full steps"."""
+        who = fmt.rank_list(self.ranks) if self.ranks else ""
+        if len(self.devices) == 1:
+            who = ", ".join(part for part in (who, f"device {next(iter(self.devices))[1]}") if part)
+        elif len(self.devices) > len(self.ranks):
+            devices = fmt.counted(len(self.devices), "device")
+            who = ", ".join(part for part in (who, devices) if part)
+        return f"{who}: {fmt.clean(self.text)}" if who else fmt.clean(self.text)
 
 
 def quality(analysis: Analysis, *, everything: bool = False) -> Lines | None:
     """Return what makes the result less certain; None where nothing does."""
-    lines = [*_files(analysis), *_notes(analysis.quality, everything=everything)]
+    entries = analysis.quality
+    if not with_window(analysis) and not everything:
+        entries = [one for one in entries if one.id != _NO_DEVICE or "launch calls" in one.message]
+    lines = [*_files(analysis), *_notes(entries, everything=everything)]
     return Lines(title="data quality", lines=tuple(lines)) if lines else None
 
 
 def _files(analysis: Analysis) -> list[Line]:
-    """Return the files that broke off, and how many others are no traces (-v lists them)."""
+    """Return the files that broke off, and those that were probably meant to be analysed."""
     lines = [
         Line(label=one.status, text=fmt.clean(f"{one.path}: {one.message or ''}"), indent=2)
         for one in analysis.inputs
         if one.status == "partial"
     ]
-    skipped = sum(one.status == "skipped" for one in analysis.inputs)
-    if skipped:
-        text = f"{fmt.counted(skipped, 'file')} not analysed (-v says which and why)"
+    skipped = [one for one in analysis.inputs if _is_missed(one)]
+    lines += [
+        Line(label="skipped", text=fmt.clean(f"{one.path}: {one.message or ''}"), indent=2)
+        for one in skipped[:_MOST_SHOWN]
+    ]
+    more = len(skipped) - _MOST_SHOWN
+    if more > 0:
+        text = f"{fmt.counted(more, 'file')} more not analysed (-v says which and why)"
         lines.append(Line(label="skipped", text=text, indent=2))
     return lines
 
 
+def _is_missed(one: Input) -> bool:
+    return one.status == "skipped" and one.format in _MEANT_AS_TRACES
+
+
 def _notes(entries: list[Quality], *, everything: bool) -> list[Line]:
-    """Return one line per entry, one for all ranks of which the same is said, few of one kind."""
-    by_kind: dict[tuple[str, str], list[str]] = {}
-    for severity, name, text in _merged(entries):
-        by_kind.setdefault((severity, name), []).append(text)
-    lines = []
-    for (severity, name), texts in by_kind.items():
-        shown = texts if everything or len(texts) <= _MOST_OF_A_KIND else texts[:1]
-        lines += [Line(label=severity, text=f"{name} {text}", indent=2) for text in shown]
-        more = len(texts) - len(shown)
-        if more:
-            lines.append(Line(text=f"{name}: {more} more, with -v", indent=2))
-    return lines
-
-
-def _merged(entries: list[Quality]) -> list[tuple[str, str, str]]:
-    """Return (severity, id, text) with the ranks of which the same is said in one text."""
-    ranks: dict[tuple[str, str, str], set[int]] = {}
-    counts: Counter[tuple[str, str, str]] = Counter()
+    """Return the entries by kind: what is said of several ranks once, with the ranks named."""
+    by_kind: dict[tuple[str, str], list[Quality]] = {}
     for one in entries:
-        match = _OF_RANK.match(one.message)
-        key = (one.severity, one.id, match[2] if match else one.message)
-        ranks.setdefault(key, set()).update([int(match[1])] if match else [])
-        counts[key] += one.count
-    return [(*key[:2], _text(key[2], counts[key], ranks[key])) for key in ranks]
+        by_kind.setdefault((one.severity, one.id), []).append(one)
+    return [
+        line
+        for (severity, name), kind in by_kind.items()
+        for line in _kind(severity, name, kind, everything=everything)
+    ]
 
 
-def _text(message: str, count: int, ranks: set[int]) -> str:
-    who = f"{fmt.rank_list(ranks)}: " if ranks else ""
-    return f"({fmt.count(count)}): {who}{fmt.clean(message)}"
+def _kind(severity: str, name: str, entries: list[Quality], *, everything: bool) -> list[Line]:
+    said = _merged(entries)
+    if everything or len(said) == 1:
+        texts = [one.line() for one in said]
+    elif all(one.ranks for one in said):
+        ranks = set().union(*(one.ranks for one in said))
+        texts = [f"on {fmt.rank_list(ranks)}, such as {said[0].line()} (-v says each)"]
+    else:
+        texts = [one.line() for one in said[:_MOST_SHOWN]]
+        more = len(said) - len(texts)
+        texts += [f"{more} more, with -v"] if more else []
+    return [Line(label=severity, text=f"{name}: {text}", indent=2) for text in texts]
+
+
+def _merged(entries: list[Quality]) -> list[_Said]:
+    """Return the different texts of one kind, each with all of whom it is said."""
+    said: dict[str, _Said] = {}
+    for one in entries:
+        rank = _OF_RANK.match(one.message)
+        text = rank[2] if rank else one.message
+        device = _OF_DEVICE.match(text)
+        text = device[2] if device else text
+        merged = said.setdefault(text, _Said(text))
+        merged.ranks |= {int(rank[1])} if rank else set()
+        merged.devices |= {(int(rank[1]) if rank else 0, int(device[1]))} if device else set()
+    return list(said.values())

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from gpudiag.report.terminal.style import TONES, Style
-from gpudiag.report.terminal.table import table_lines
+from gpudiag.report.terminal.table import bars_fit, table_lines
 from gpudiag.report.terminal.wrap import wrap
 from gpudiag.report.view import Table
 
@@ -27,8 +27,10 @@ def render(report: Report, style: Style) -> str:
     lines = _paragraph(report.headline, style, tone="bold")
     if report.context:
         lines += [Text(), *_paragraph(report.context, style)]
+    # Bars of one table beside another without any would look like a difference in the data.
+    bars = all(bars_fit(one, style) for one in report.sections if isinstance(one, Table))
     for section in report.sections:
-        lines += [Text(), *_section(section, style)]
+        lines += [Text(), *_section(section, style, bars=bars)]
     return _plain_or_colored(lines, style)
 
 
@@ -58,9 +60,9 @@ def _plain_or_colored(lines: list[Text], style: Style) -> str:
     return captured.get()
 
 
-def _section(section: Section, style: Style) -> list[Text]:
+def _section(section: Section, style: Style, *, bars: bool = True) -> list[Text]:
     if isinstance(section, Table):
-        lines: list[Text] = table_lines(section, style)
+        lines: list[Text] = table_lines(section, style, bars=bars)
         for note in section.notes:
             lines += _paragraph(note, style, indent=_NOTE_INDENT, tone="dim")
         return lines
