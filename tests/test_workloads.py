@@ -21,6 +21,8 @@ RANKS = 2
 SLOW_RANK, SLOW_MS = 1, 60
 RECORDED_STEPS = [3, 4, 5, 6, 7, 8]
 TIMEOUT_S = 300
+# gloo aborts now and then while a job is torn down on a busy machine; it is not ours to test.
+ATTEMPTS = 3
 
 
 @dataclass(frozen=True)
@@ -50,9 +52,12 @@ def run_job(out: Path, ranks: int, *options: str) -> list[Recording]:
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
     command += ["--nproc-per-node", str(ranks), str(TRAIN), "--profile", str(out), *options]
     environment = os.environ | {"OMP_NUM_THREADS": "1", "KINETO_LOG_LEVEL": "6"}
-    result = subprocess.run(
-        command, env=environment, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
-    )
+    for _ in range(ATTEMPTS):
+        result = subprocess.run(
+            command, env=environment, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
+        )
+        if result.returncode == 0:
+            break
     assert result.returncode == 0, result.stderr[-4000:]
     return [
         Recording(
