@@ -7,6 +7,7 @@ pyproject.toml, which beats the default. What can't be understood is an error, n
 from __future__ import annotations
 
 import difflib
+import math
 import re
 import tomllib
 from dataclasses import dataclass
@@ -18,9 +19,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
-Value: TypeAlias = bool | int | str | tuple[str, ...] | None
+Value: TypeAlias = bool | int | float | str | tuple[str, ...] | None
 
 WINDOWS = ("steps", "device_span", "all")
+DTYPES = ("bf16", "fp16", "fp8", "fp4", "tf32", "fp32", "fp64", "int8")
 COLORS = ("auto", "always", "never")
 ENV_PREFIX = "GPUDIAG_"
 _DEFAULT = "default"
@@ -52,6 +54,16 @@ def _positive(raw: Any) -> int:
     if isinstance(raw, int) and not isinstance(raw, bool) and raw > 0:
         return raw
     raise ValueError("a whole number above 0")
+
+
+def _positive_number(raw: Any) -> float:
+    try:
+        number = 0.0 if isinstance(raw, bool) else float(raw)
+    except (TypeError, ValueError):
+        number = 0.0
+    if 0 < number < math.inf:
+        return number
+    raise ValueError("a number above 0")
 
 
 def _names(raw: Any) -> tuple[str, ...]:
@@ -87,6 +99,13 @@ KNOWN: dict[str, _Known] = {
     "window": _Known(
         _choice(WINDOWS), None, "the window to account for; by default steps, where there are any"
     ),
+    "peak_tflops": _Known(
+        _positive_number, None, "dense peak of one GPU, TFLOP/s; by default its name tells it"
+    ),
+    "dtype": _Known(
+        _choice(DTYPES), None, "dtype that MFU is measured in; by default what did most FLOPs"
+    ),
+    "sm_clock_mhz": _Known(_positive_number, None, "mean SM clock of the run, for the waterfall"),
     "top": _Known(_positive, 5, "rows in the tables of gaps and kernels"),
     "fail_on": _Known(_names, (), "findings or severities that make the exit code 1"),
     "partial_ok": _Known(_boolean, False, "a partly unreadable input is no failure"),
@@ -124,6 +143,11 @@ class Config:
         value = self.settings[name].value
         assert isinstance(value, int)  # noqa: S101 - KNOWN says so
         return value
+
+    def decimal(self, name: str) -> float | None:
+        """Return a setting that is a number with decimals, or None."""
+        value = self.settings[name].value
+        return float(value) if isinstance(value, (int, float)) else None
 
     def names(self, name: str) -> tuple[str, ...]:
         """Return a setting that is a list."""

@@ -46,6 +46,9 @@ def analyze(
     verbose: options.Verbose = False,
     quiet: options.Quiet = False,
     window: options.Window = None,
+    peak_tflops: options.PeakTflops = None,
+    dtype: options.Dtype = None,
+    sm_clock_mhz: options.SmClock = None,
     top: options.Top = None,
     fail_on: options.FailOn = None,
     partial_ok: options.PartialOk = False,
@@ -72,6 +75,9 @@ def analyze(
     session.debug = session.debug or debug
     flags = {
         "window": window,
+        "peak_tflops": peak_tflops,
+        "dtype": dtype,
+        "sm_clock_mhz": sm_clock_mhz,
         "top": top,
         "fail_on": tuple(fail_on) if fail_on else None,
         "partial_ok": partial_ok or None,
@@ -136,7 +142,13 @@ def _analysis(paths: list[str], config: Config, *, quiet: bool) -> Analysis:
 
     with reading_progress(shown=output.is_tty(sys.stderr) and not quiet) as progress:
         job = read_job(paths, progress=progress)
-    chosen = Options(window=config.text("window"), extra_spans=config.extra_spans())
+    chosen = Options(
+        window=config.text("window"),
+        extra_spans=config.extra_spans(),
+        peak_tflops=config.decimal("peak_tflops"),
+        dtype=config.text("dtype"),
+        sm_clock_mhz=config.decimal("sm_clock_mhz"),
+    )
     analysis = analyze_job(job, chosen)
     _refuse_empty(analysis)
     return analysis

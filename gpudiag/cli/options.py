@@ -26,6 +26,22 @@ Window: TypeAlias = Annotated[
     str | None,
     typer.Option(metavar="steps|device_span|all", help="Force the window to account for."),
 ]
+PeakTflops: TypeAlias = Annotated[
+    str | None,
+    typer.Option(metavar="TFLOP/S", help="Dense peak of one GPU, where its name doesn't tell it."),
+]
+Dtype: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        metavar="bf16|fp16|...", help="Dtype that MFU is measured in. [the one that did most FLOPs]"
+    ),
+]
+SmClock: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--sm-clock-mhz", metavar="MHZ", help="Mean SM clock of the run, for the waterfall."
+    ),
+]
 Top: TypeAlias = Annotated[
     str | None, typer.Option(metavar="N", help="Rows in the tables of gaps and kernels. [5]")
 ]

@@ -8,8 +8,10 @@ from gpudiag.report import format as fmt
 from gpudiag.report.describe.buckets import device_table, host_table, top_rows
 from gpudiag.report.describe.causes import gap_table, kernel_table
 from gpudiag.report.describe.context import context
+from gpudiag.report.describe.efficiency import waterfall_table
 from gpudiag.report.describe.findings import findings, next_steps
 from gpudiag.report.describe.quality import quality
+from gpudiag.report.describe.ranks import collective_table, wait_map
 from gpudiag.report.describe.verbose import (
     file_table,
     host_rank_buckets,
@@ -31,8 +33,11 @@ def describe(analysis: Analysis, *, top: int, verbose: bool = False) -> Report:
     sections: list[Section | None] = [
         device or _no_device(analysis),
         host_table(analysis) if verbose or device is None else None,
+        waterfall_table(analysis, everything=verbose),
+        wait_map(analysis),
         gap_table(analysis, top),
         kernel_table(analysis, top),
+        collective_table(analysis, top) if verbose else None,
         findings(analysis),
     ]
     if verbose:

@@ -9,7 +9,7 @@ from gpudiag.report.totals import Totals, device_totals
 from gpudiag.report.view import DECORATION, Column, Row, Table
 
 if TYPE_CHECKING:
-    from gpudiag.model.analysis import Analysis, GapCause
+    from gpudiag.model.analysis import Analysis, GapCause, KernelRow
 
 # Idle time in which the host had done its part: whatever it did then is no cause.
 _ENQUEUED = frozenset({"idle.launch_latency", "idle.device_blocked"})
@@ -91,6 +91,7 @@ def kernel_table(analysis: Analysis, top: int) -> Table | None:
                 fmt.duration(kernel.mean_ns),
                 fmt.duration(kernel.total_ns),
                 fmt.share(totals.share(kernel.total_ns)),
+                *_roof(kernel),
             )
         )
         for name, kernel in zip(names, shown, strict=True)
@@ -104,10 +105,22 @@ def kernel_table(analysis: Analysis, top: int) -> Table | None:
             Column(title="mean", align="right", drop=2),
             Column(title="total", align="right", drop=1),
             Column(title="of window", align="right"),
+            Column(title="rate", align="right", drop=DECORATION),
+            Column(title="of its roof", short="of roof", align="right", drop=5),
         ),
         rows=tuple(rows),
         notes=(*_left_out(len(kernels), top, "kernel"), *_overlap_note(analysis, totals)),
     )
+
+
+def _roof(kernel: KernelRow) -> tuple[str, str]:
+    """Return a kernel's rate against its nearer roof, and the percent of it; "" if not known."""
+    if kernel.bound == "memory" and kernel.gb_s is not None:
+        rate = f"{kernel.gb_s:,.0f} GB/s"
+    else:
+        rate = f"{kernel.tflops:,.1f} TFLOP/s" if kernel.tflops is not None else ""
+    reached = f"{kernel.pct_of_peak:.0f} %" if kernel.pct_of_peak is not None else ""
+    return rate, reached
 
 
 def _overlap_note(analysis: Analysis, totals: Totals) -> tuple[str, ...]:

@@ -58,6 +58,9 @@ def _devices(analysis: Analysis) -> str:
         # Where no rank has any device activity, the report says so by itself.
         return "no device window" if window_refused(analysis) else ""
     name = fmt.clean(analysis.job.gpu_name) if analysis.job.gpu_name else "GPU model not recorded"
+    job = analysis.job
+    if job.peak_tflops is not None:
+        name += f" {job.dtype} {job.peak_tflops:,.0f} TFLOP/s dense"
     absent = without_device(analysis)
     if absent:
         name += f" (device activity not recorded on {fmt.rank_list(absent)})"
