@@ -93,7 +93,10 @@ LOST = [
     b'{"ph": "X", "cat": "kernel", "name": "k", "ts": 1, "dur": 2, "args": {"a": "b" "c"}}',
     b'{"ph": "X", "name": {"an": "object"}, "ts": 1, "dur": 2}',
     b'{"ph": "X", "cat": "kernel" "name": "k", "ts": 1, "dur": 2}',
-    b'{"ph": "X", "cat": "kernel", "name": "k", "args": {"x": ' + b"[" * 5000 + b"]" * 5000 + b"}}",
+    b'{"ph": "X", "cat": "kernel", "name": "k", "args": {"x": '
+    + b"[" * 100_000
+    + b"]" * 100_000
+    + b"}}",
     b'{"ph": "X", "cat": "kernel", "name": "unterminated, "ts": 1 }',
     b"junk",
     b'"a string"',
