@@ -180,12 +180,7 @@ def _rendered(analysis: Analysis, config: Config, shown: _Shown) -> str:
     from gpudiag.report.describe import describe, describe_brief  # noqa: PLC0415 - rich is slow
     from gpudiag.report.terminal import render  # noqa: PLC0415 - the same
 
-    style = output.style_for(
-        output.stdout_stream(),
-        os.environ,
-        color=config.text("color") or "auto",
-        ascii_only=bool(config.settings["ascii"].value),
-    )
+    style = output.style_of(config)
     if shown.brief:
         return render(describe_brief(analysis), style)
     return render(describe(analysis, top=config.number("top"), verbose=shown.verbose), style)

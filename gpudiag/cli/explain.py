@@ -52,10 +52,5 @@ def explain(
             "Correct the name" + (suggestion(name, (*CATALOGUE, *QUALITY)) or "."),
         )
     config = load_config(Path.cwd(), os.environ)
-    style = output.style_for(
-        output.stdout_stream(),
-        os.environ,
-        color=config.text("color") or "auto",
-        ascii_only=bool(config.settings["ascii"].value),
-    )
+    style = output.style_of(config)
     output.write_stdout(render(report, style))

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from gpudiag import __version__
-from gpudiag.cli import analyze, config, explain
+from gpudiag.cli import analyze, config, doctor, explain, mfu
 from gpudiag.cli.exit_codes import ExitCode
 from gpudiag.cli.output import say, write_stdout
 from gpudiag.cli.session import Session
@@ -24,7 +24,9 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command(name="analyze")(analyze.analyze)
+app.command(name="mfu")(mfu.mfu)
 app.command(name="explain")(explain.explain)
+app.command(name="doctor")(doctor.doctor)
 app.add_typer(config.app, name="config")
 
 
@@ -54,6 +56,7 @@ def group(
     Examples:
       gpudiag analyze traces/
       gpudiag analyze trace.json.gz -v
+      gpudiag mfu --model config.json --seq 8192 --tokens-per-s 2.9M --gpus 256 --gpu h100-sxm
       gpudiag explain input_stall
     """  # noqa: D301 - \b tells typer not to re-wrap the examples
     session: Session = ctx.obj

@@ -14,6 +14,7 @@ from gpudiag.errors import GpudiagError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from gpudiag.config import Config
     from gpudiag.report.terminal import Style
 
 # What a table is laid out for where nobody's terminal says how wide it is (a pipe, a file).
@@ -53,6 +54,16 @@ def style_for(
         width=stream.width,
         color=_use_color(stream, environ, color),
         ascii=ascii_only or not _is_utf8(stream.encoding),
+    )
+
+
+def style_of(config: Config) -> Style:
+    """Return how to write to this process's standard output."""
+    return style_for(
+        stdout_stream(),
+        os.environ,
+        color=config.text("color") or "auto",
+        ascii_only=bool(config.settings["ascii"].value),
     )
 
 

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 _UNITS = ((1, "ns"), (1_000, "µs"), (1_000_000, "ms"), (1_000_000_000, "s"))
+_PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"))
 _NS_PER_SECOND = 1_000_000_000
 # A share or time that rounds to nothing is printed as "<" the smallest one that doesn't.
 _TINIEST_SHARE = 0.0005
@@ -81,6 +82,16 @@ def size(n_bytes: int | None, reason: str = "") -> str:
             return f"{_three_digits(value) if unit != 'B' else n_bytes} {unit}"
         value /= 1000
     return f"{_three_digits(value)} TB"
+
+
+def amount(number: float | None, reason: str = "") -> str:
+    """Return a number to four digits with a metric prefix: "8.030 G"; 4,096 stays as it is."""
+    if number is None:
+        return unavailable(reason)
+    for size, prefix in _PREFIXES:
+        if number >= size:
+            return f"{number / size:.4g} {prefix}"
+    return f"{number:g}"
 
 
 def unavailable(reason: str = "") -> str:

@@ -1,4 +1,4 @@
-"""An analysis as JSON, schema version 1 (docs/reference/json.md)."""
+"""An analysis, or the figures of ``gpudiag mfu``, as JSON (docs/reference/json.md)."""
 
 from __future__ import annotations
 
@@ -8,17 +8,18 @@ import msgspec
 
 if TYPE_CHECKING:
     from gpudiag.model.analysis import Analysis
+    from gpudiag.model.mfu import ModelMfu
 
 _BUCKETS = frozenset({"buckets_ns", "job_buckets_ns", "host_buckets_ns", "job_host_buckets_ns"})
 
 
-def to_json(analysis: Analysis) -> bytes:
-    """Return the analysis as indented UTF-8 JSON that ends in a newline.
+def to_json(found: Analysis | ModelMfu) -> bytes:
+    """Return the result as indented UTF-8 JSON that ends in a newline.
 
     Zero buckets are left out, as the schema says; NaN and infinities, which JSON can't hold,
     become null.
     """
-    data = _tidy(msgspec.to_builtins(analysis, enc_hook=_numpy_scalar, str_keys=True))
+    data = _tidy(msgspec.to_builtins(found, enc_hook=_numpy_scalar, str_keys=True))
     return msgspec.json.format(msgspec.json.encode(data), indent=2) + b"\n"
 
 

@@ -31,7 +31,9 @@ def test_generated_parts_are_up_to_date():
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("command", [[], ["analyze"], ["explain"], ["config", "show"]])
+@pytest.mark.parametrize(
+    "command", [[], ["analyze"], ["mfu"], ["explain"], ["doctor"], ["config", "show"]]
+)
 def test_every_option_is_in_the_reference(command):
     """cli.md has each option that --help has."""
     page = (DOCS / "reference" / "cli.md").read_text()

@@ -1,0 +1,197 @@
+"""gpudiag mfu and gpudiag doctor --gpus, run as users run them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from cli.tiny import gpudiag
+
+from gpudiag.hardware import devices
+
+LLAMA3_8B = {
+    "model_type": "llama",
+    "hidden_size": 4096,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "intermediate_size": 14336,
+    "vocab_size": 128256,
+    "tie_word_embeddings": False,
+}
+SPEED = ("--tokens-per-s", "1.9M", "--gpus", "256", "--gpu", "NVIDIA H100 80GB HBM3")
+NUMBERS = ("--params", "7B", "--layers", "32", "--hidden", "4096", "--seq", "4096")
+SLOW = ("--tokens-per-s", "1k", "--gpus", "1", "--peak-tflops", "312")
+
+
+@pytest.fixture
+def config(tmp_path):
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(LLAMA3_8B))
+    return path
+
+
+def figures(*arguments):
+    done = gpudiag("mfu", *arguments, "--json")
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def by_convention(found):
+    return {one["id"]: one for one in found["conventions"]}
+
+
+def test_a_config_and_a_throughput_make_an_mfu(config):
+    """Worked out by hand for Llama 3 8B at 8192 tokens."""
+    found = figures("--model", config, "--seq", "8192", *SPEED)
+    layer = 2 * 4096 * (4096 + 2 * 1024 + 4096) + 2 * 3 * 4096 * 14336
+    forward = 32 * (layer + 4 * 4096 * 8192) + 2 * 4096 * 128256
+    assert found["chosen"]["id"] == "gpudiag"
+    assert found["chosen"]["flops_per_token"] == 3 * forward
+    expected = 1.9e6 * 3 * forward / (256 * 989.4e12)
+    assert found["chosen"]["mfu"] == pytest.approx(expected, rel=1e-12)
+    assert found["chosen"]["hfu"] == found["chosen"]["mfu"]
+
+
+def test_the_same_run_in_every_convention(config):
+    """Half of attention, 6 N, embeddings left out: each by its own formula."""
+    found = by_convention(figures("--model", config, "--seq", "8192", *SPEED))
+    params = 8_030_261_248
+    attention = 12 * 32 * 4096 * 8192
+    assert found["6n"]["flops_per_token"] == 6 * params
+    assert found["palm"]["flops_per_token"] == 6 * params + attention
+    assert found["torchtitan"]["flops_per_token"] == 6 * (params - 128256 * 4096) + attention
+    full = found["megatron-before-2025-03"]["flops_per_token"]
+    assert full - found["megatron"]["flops_per_token"] == attention / 2
+    assert found["gpudiag"]["flops_per_token"] == full
+
+
+def test_palm_540b_as_published():
+    """PaLM, table 3: 238.3 k tokens/s on 6144 chips of 275 TFLOP/s is 45.7 % without attention."""
+    told = ("--params", "540.35e9", "--tokens-per-s", "238300", "--gpus", "6144")
+    found = figures(*told, "--peak-tflops", "275")
+    assert found["chosen"]["id"] == "6n"
+    assert 100 * found["chosen"]["mfu"] == pytest.approx(45.73, abs=0.005)
+
+
+@pytest.mark.parametrize(
+    "speed",
+    [
+        ("--tokens-per-s", "64k"),
+        ("--tokens-per-s-per-gpu", "1,000"),
+        ("--tokens-per-step", "32k", "--step-time", "500ms"),
+        ("--tokens-per-step", "32000", "--step-time", "0.5"),
+    ],
+)
+def test_a_throughput_can_be_given_in_each_way(speed):
+    """They are the same run."""
+    found = figures(*NUMBERS, *speed, "--gpus", "64", "--peak-tflops", "312")
+    assert found["tokens_per_s"] == 64_000
+
+
+def test_recomputation_makes_hfu_larger(config):
+    """Full: each layer's forward once more; selective: attention alone."""
+    shared = ("--model", config, "--seq", "8192", *SPEED, "--recompute")
+    none, selective, full = (
+        figures(*shared, kind)["chosen"] for kind in ("none", "selective", "full")
+    )
+    again = selective["hw_flops_per_token"] - none["hw_flops_per_token"]
+    assert again == 32 * 4 * 4096 * 8192
+    logits = 2 * 4096 * 128256
+    assert full["hw_flops_per_token"] == pytest.approx(
+        none["flops_per_token"] * 4 / 3 - logits, rel=1e-12
+    )
+    assert none["mfu"] == selective["mfu"] == full["mfu"]
+
+
+def test_the_formula_is_shown_with_its_numbers(config):
+    """And the convention, the denominator and the number of GPUs."""
+    shown = gpudiag("mfu", "--model", config, "--seq", "8192", *SPEED).stdout
+    text = " ".join(shown.split())
+    assert text.startswith("MFU 43.4 %, HFU 43.4 %: 429.8 of 989.4 TFLOP/s per GPU on 256 GPUs.")
+    assert "1,900,000 tokens/s × 57.91 GFLOP ÷ (256 × 989.4 TFLOP/s) = 43.4 %" in text
+    assert "attention full" in text
+
+
+def test_causal_attention_counts_half(config):
+    """--attention causal chooses the convention of the first line."""
+    found = figures("--model", config, "--seq", "8192", *SPEED, "--attention", "causal")
+    assert found["chosen"]["id"] == "gpudiag-causal"
+    assert figures(*NUMBERS, *SLOW, "--attention", "causal")["chosen"]["id"] == "palm-causal"
+
+
+def test_lora_trains_adapters_alone(config):
+    """Frozen weights: forward and the gradient of the input; the notes say what 6 N counts."""
+    found = figures("--model", config, "--seq", "8192", *SPEED, "--lora-rank", "16")
+    whole = figures("--model", config, "--seq", "8192", *SPEED)
+    share = found["chosen"]["flops_per_token"] / whole["chosen"]["flops_per_token"]
+    assert 2 / 3 < share < 0.8
+    assert any("6 N" in note for note in found["notes"])
+
+
+REFUSED = {
+    "no model": (SLOW, "--model config.json"),
+    "no throughput": ((*NUMBERS, "--gpus", "1", "--peak-tflops", "312"), "No throughput"),
+    "two throughputs": ((*NUMBERS, *SLOW, "--tokens-per-s-per-gpu", "5"), "More than one"),
+    "half a throughput": ((*NUMBERS, *SLOW, "--step-time", "1s"), "go together"),
+    "no GPUs": ((*NUMBERS, "--tokens-per-s", "1", "--peak-tflops", "1"), "--gpus is missing"),
+    "no peak": ((*NUMBERS, "--tokens-per-s", "1", "--gpus", "1"), "The GPU isn't given"),
+    "ambiguous GPU": ((*NUMBERS, *SLOW[:4], "--gpu", "H100"), "Candidates: "),
+    "unknown GPU": ((*NUMBERS, *SLOW[:4], "--gpu", "Voodoo 2"), "no row"),
+    "no such peak": ((*NUMBERS, *SLOW[:4], "--gpu", "Tesla T4", "--dtype", "fp8"), "no fp8 peak"),
+    "over the peak": ((*NUMBERS, "--tokens-per-s", "9M", *SLOW[2:]), "MFU would be"),
+    "zero": ((*NUMBERS, "--tokens-per-s", "0", *SLOW[2:]), "--tokens-per-s can't be"),
+    "negative": ((*NUMBERS, "--tokens-per-s=-5", *SLOW[2:]), "--tokens-per-s can't be"),
+    "nan": ((*NUMBERS, "--tokens-per-s", "nan", *SLOW[2:]), "--tokens-per-s can't be"),
+    "infinite": ((*NUMBERS, "--tokens-per-s", "1e999", *SLOW[2:]), "--tokens-per-s can't be"),
+    "a fraction": ((*NUMBERS, *SLOW[:2], "--gpus", "1.5", *SLOW[4:]), "whole number"),
+    "misspelt": ((*NUMBERS, *SLOW, "--recompute", "ful"), "Did you mean full"),
+    "LoRA by numbers": ((*NUMBERS, *SLOW, "--lora-rank", "8"), "need the model's shapes"),
+    "a convention that lacks": ((*NUMBERS, *SLOW, "--convention", "megatron"), "megatron can't be"),
+    "causal and a convention": (
+        (*NUMBERS, *SLOW, "--attention", "causal", "--convention", "6n"),
+        "exclude each other",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_cannot_be_worked_out_is_refused(name):
+    """Exit 2, what is wrong and what to do; never a guess, never a traceback."""
+    arguments, said = REFUSED[name]
+    done = gpudiag("mfu", *arguments)
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert said in done.stderr
+    assert not done.stdout
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("content", [b"", b"[1, 2]", b"\xff\xfe", b"[" * 200_000])
+def test_a_file_that_is_no_config_is_named(tmp_path, content):
+    """Exit 3 with the file's name."""
+    path = tmp_path / "odd.json"
+    path.write_bytes(content)
+    done = gpudiag("mfu", "--model", path, "--seq", "128", *SLOW)
+    assert done.returncode == 3
+    assert "odd.json" in done.stderr
+
+
+def test_a_missing_config_is_named(tmp_path):
+    """Exit 3: no such file."""
+    done = gpudiag("mfu", "--model", tmp_path / "none.json", "--seq", "128", *SLOW)
+    assert done.returncode == 3
+    assert "none.json" in done.stderr
+
+
+def test_a_folder_with_a_config_will_do(config):
+    """As transformers keeps models."""
+    assert figures("--model", config.parent, "--seq", "8192", *SPEED)["model"] == "llama"
+
+
+def test_doctor_lists_every_gpu():
+    """A row for each, and the peak that MFU divides by."""
+    shown = gpudiag("doctor", "--gpus", env={"COLUMNS": "200", "PATH": "/usr/bin"}).stdout
+    assert all(row.key in shown for row in devices())
+    line = next(line for line in shown.splitlines() if line.split()[:1] == ["h100-sxm"])
+    assert "NVIDIA H100 80GB HBM3" in line
+    assert "989.4" in line.split()
