@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 # What nearly all training computes in; the result says that it was taken.
 _DEFAULT_DTYPE = "bf16"
-_BY_NUMBERS = ("params", "active_params", "layers", "hidden", "vocab")
+_BY_NUMBERS = ("params", "active_params", "layers", "hidden", "heads", "head_dim", "vocab")
 
 
 def mfu(
@@ -35,11 +35,14 @@ def mfu(
     active_params: given.ActiveParams = None,
     layers: given.Layers = None,
     hidden: given.Hidden = None,
+    heads: given.Heads = None,
+    head_dim: given.HeadDim = None,
     vocab: given.Vocab = None,
     seq: given.Seq = None,
     tokens_per_s: given.TokensPerS = None,
     tokens_per_s_per_gpu: given.TokensPerSPerGpu = None,
     tokens_per_step: given.TokensPerStep = None,
+    batch: given.Batch = None,
     step_time: given.StepTime = None,
     gpus: given.Gpus = None,
     gpu: given.Gpu = None,
@@ -66,7 +69,7 @@ def mfu(
       gpudiag mfu --params 7B --layers 32 --hidden 4096 --seq 4096 \\
           --tokens-per-step 4M --step-time 12s --gpus 128 --peak-tflops 312
 
-    Exit codes: 0 done, 2 usage, or a result above 100 %, 3 the model's file is unreadable.
+    Exit codes: 0 done, 1 a result above 100 %, 2 usage, 3 the model's file is unreadable.
     """  # noqa: D301 - \b tells typer not to re-wrap the examples
     from gpudiag.analyze.model_flops.figures import model_mfu  # noqa: PLC0415 - only here
 
@@ -147,7 +150,17 @@ def _workload(asked: Mapping[str, Any]) -> Workload:
         vocab=amounts.whole(asked["vocab"], "--vocab"),
         lengths=lengths,
         training=training,
+        heads_width=_heads_width(asked),
     )
+
+
+def _heads_width(asked: Mapping[str, Any]) -> int | None:
+    """Return heads x head dimension; heads alone divide the hidden size and change nothing."""
+    heads = amounts.whole(asked["heads"], "--heads")
+    dim = amounts.whole(asked["head_dim"], "--head-dim")
+    if dim is not None and heads is None:
+        raise UsageError("--head-dim needs --heads", "", "Add --heads H.")
+    return heads * dim if heads is not None and dim is not None else None
 
 
 def _lengths(seq: str | None) -> tuple[int, ...]:
@@ -176,7 +189,7 @@ def _run(asked: Mapping[str, Any], config: Config) -> Run:
     if gpus is None:
         raise UsageError("--gpus is missing", "MFU divides by all GPUs of a job.", "Add --gpus N.")
     dtype = config.text("dtype") or _DEFAULT_DTYPE
-    peak, source = _peak(asked["gpu"], dtype, config)
+    peak, source, notes = _peak(asked["gpu"], dtype, config)
     return Run(
         tokens_per_s=_tokens_per_s(asked, gpus),
         gpus=gpus,
@@ -184,16 +197,21 @@ def _run(asked: Mapping[str, Any], config: Config) -> Run:
         peak_source=source,
         gpu_name=asked["gpu"],
         dtype=dtype,
+        notes=notes,
     )
 
 
 def _tokens_per_s(asked: Mapping[str, Any], gpus: int) -> float:
     whole_job = amounts.number(asked["tokens_per_s"], "--tokens-per-s")
     per_gpu = amounts.number(asked["tokens_per_s_per_gpu"], "--tokens-per-s-per-gpu")
-    per_step = amounts.number(asked["tokens_per_step"], "--tokens-per-step")
+    per_step = _tokens_per_step(asked)
     step_s = amounts.seconds(asked["step_time"], "--step-time")
     if (per_step is None) != (step_s is None):
-        raise UsageError("--tokens-per-step and --step-time go together", "", "Give both.")
+        raise UsageError(
+            "--step-time and the tokens of a step go together",
+            "",
+            "Give --step-time, and --tokens-per-step or --batch.",
+        )
     rates = [
         whole_job,
         per_gpu and per_gpu * gpus,
@@ -210,13 +228,28 @@ def _tokens_per_s(asked: Mapping[str, Any], gpus: int) -> float:
     return known[0]
 
 
-def _peak(name: str | None, dtype: str, config: Config) -> tuple[float, str]:
-    """Return the dense peak of one GPU, TFLOP/s, and where it is from; never a guess."""
+def _tokens_per_step(asked: Mapping[str, Any]) -> float | None:
+    told = amounts.number(asked["tokens_per_step"], "--tokens-per-step")
+    batch = amounts.number(asked["batch"], "--batch")
+    if batch is None:
+        return told
+    length = sum(_lengths(asked["seq"]))
+    if told is not None or not length:
+        raise UsageError(
+            "--batch counts sequences of --seq tokens, and stands for --tokens-per-step",
+            "",
+            "Give --batch with --seq, or --tokens-per-step.",
+        )
+    return batch * length
+
+
+def _peak(name: str | None, dtype: str, config: Config) -> tuple[float, str, tuple[str, ...]]:
+    """Return the dense peak of one GPU, TFLOP/s, where it is from, and remarks; never a guess."""
     from gpudiag.hardware import Device, lookup_named  # noqa: PLC0415 - only here
 
     told = config.decimal("peak_tflops")
     if told is not None:
-        return told, "given by hand"
+        return told, "given by hand, taken as dense", _if_sparse(told, dtype)
     if name is None:
         raise UsageError(
             "The GPU isn't given",
@@ -238,7 +271,19 @@ def _peak(name: str | None, dtype: str, config: Config) -> tuple[float, str]:
             f"It has {', '.join(found.dense_tflops)}.",
             "Give another --dtype, or --peak-tflops.",
         )
-    return peak, f"{found.title}, {dtype} dense: {found.source}"
+    assumed = (f"The peak is that of {found.assumed}.",) if found.assumed else ()
+    return peak, f"{found.title}, {dtype} dense: {found.source}", assumed
+
+
+def _if_sparse(peak: float, dtype: str) -> tuple[str, ...]:
+    from gpudiag.hardware import sparse_of  # noqa: PLC0415 - only here
+
+    rows = sparse_of(peak, dtype)[:1]
+    return tuple(
+        f"{peak:g} is the figure with 2:4 sparsity of {row.title} in {dtype}; its dense peak is "
+        f"{row.dense_tflops[dtype]:g}."
+        for row in rows
+    )
 
 
 def _print(found: ModelMfu, config: Config, *, as_json: bool) -> None:

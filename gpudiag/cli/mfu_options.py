@@ -23,6 +23,14 @@ Layers: TypeAlias = Annotated[str | None, typer.Option(metavar="L", help="With -
 Hidden: TypeAlias = Annotated[
     str | None, typer.Option(metavar="H", help="With --params: hidden size.")
 ]
+Heads: TypeAlias = Annotated[
+    str | None,
+    typer.Option(metavar="H", help="With --params and --head-dim: attention heads."),
+]
+HeadDim: TypeAlias = Annotated[
+    str | None,
+    typer.Option(metavar="Q", help="Their dimension, where heads x it isn't the hidden size."),
+]
 Vocab: TypeAlias = Annotated[
     str | None, typer.Option(metavar="V", help="With --params: size of the vocabulary.")
 ]
@@ -31,7 +39,13 @@ Seq: TypeAlias = Annotated[
     typer.Option(metavar="T[,T...]", help="Tokens of a sequence; several are packed into one."),
 ]
 TokensPerS: TypeAlias = Annotated[
-    str | None, typer.Option(metavar="X", help="Throughput of the whole job: 2.9M.")
+    str | None,
+    typer.Option(
+        "--tokens-per-s",
+        "--tokens-per-second",
+        metavar="X",
+        help="Throughput of the whole job: 2.9M.",
+    ),
 ]
 TokensPerSPerGpu: TypeAlias = Annotated[
     str | None, typer.Option(metavar="X", help="Throughput of one GPU.")
@@ -39,8 +53,12 @@ TokensPerSPerGpu: TypeAlias = Annotated[
 TokensPerStep: TypeAlias = Annotated[
     str | None, typer.Option(metavar="N", help="Tokens of a step of the whole job.")
 ]
+Batch: TypeAlias = Annotated[
+    str | None,
+    typer.Option(metavar="N", help="Or: sequences of a step, of all ranks and micro-batches."),
+]
 StepTime: TypeAlias = Annotated[
-    str | None, typer.Option(metavar="TIME", help="With --tokens-per-step: 412ms, 1.2s.")
+    str | None, typer.Option(metavar="TIME", help="With --tokens-per-step or --batch: 412ms, 1.2s.")
 ]
 Gpus: TypeAlias = Annotated[
     str | None, typer.Option(metavar="N", help="All GPUs of the job. (required)")

@@ -8,6 +8,7 @@ QUALITY: dict[str, str] = {
     "earlier_windows": "One process wrote several windows one after the other: the latest is used.",
     "rank_assumed": "A trace records no rank, and its file name has none: ranks follow the order.",
     "ranks_missing": "The job had more ranks than traces were given.",
+    "world_size_disbelieved": "The recorded number of ranks can't be: missing ranks aren't told.",
     "backends_differ": "The ranks name different communication backends.",
     # of a file's bytes and events
     "gzip_truncated": "The compressed file ends early: the events before the end were read.",

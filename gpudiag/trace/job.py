@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 # Files of one process, or without a rank, that lie further apart than this are of different runs.
 RUN_GAP_NS = 3_600_000_000_000
 _LISTED = 16  # ranks or files named in one message
+_MOST_RANKS = 1 << 20  # a recorded world larger than this is a damaged number
 
 
 @dataclass(slots=True)
@@ -255,7 +256,7 @@ def _assign_ranks(job: _Job, members: list[Member]) -> list[Member]:
 
 
 def _result(job: _Job, members: list[Member]) -> JobTraces:
-    world_size = next((s for m in members if (s := m.trace.info.world_size) is not None), None)
+    world_size = _world_size(job, members)
     ranks = [
         RankTrace(rank=m.rank or 0, rank_source=m.rank_source, host=m.host, trace=m.trace)
         for m in members
@@ -275,6 +276,17 @@ def _result(job: _Job, members: list[Member]) -> JobTraces:
         inputs=list(job.inputs.values()),
         quality=job.quality,
     )
+
+
+def _world_size(job: _Job, members: list[Member]) -> int | None:
+    size = next((s for m in members if (s := m.trace.info.world_size) is not None), None)
+    if size is None or size <= _MOST_RANKS:
+        return size
+    job.note(
+        "world_size_disbelieved", "warning", 1,
+        f"a world of {size:,} ranks is recorded; not believed, so missing ranks aren't told",
+    )  # fmt: skip
+    return None
 
 
 def _note_backends(job: _Job, members: list[Member]) -> None:

@@ -21,6 +21,7 @@ LLAMA3_8B = {
 }
 SPEED = ("--tokens-per-s", "1.9M", "--gpus", "256", "--gpu", "NVIDIA H100 80GB HBM3")
 NUMBERS = ("--params", "7B", "--layers", "32", "--hidden", "4096", "--seq", "4096")
+MIG = "NVIDIA A100-SXM4-80GB MIG 1g.10gb"
 SLOW = ("--tokens-per-s", "1k", "--gpus", "1", "--peak-tflops", "312")
 
 
@@ -81,6 +82,8 @@ def test_palm_540b_as_published():
         ("--tokens-per-s-per-gpu", "1,000"),
         ("--tokens-per-step", "32k", "--step-time", "500ms"),
         ("--tokens-per-step", "32000", "--step-time", "0.5"),
+        ("--tokens-per-second", "64000"),
+        ("--batch", "8", "--step-time", "512ms"),
     ],
 )
 def test_a_throughput_can_be_given_in_each_way(speed):
@@ -139,7 +142,11 @@ REFUSED = {
     "ambiguous GPU": ((*NUMBERS, *SLOW[:4], "--gpu", "H100"), "Candidates: "),
     "unknown GPU": ((*NUMBERS, *SLOW[:4], "--gpu", "Voodoo 2"), "no row"),
     "no such peak": ((*NUMBERS, *SLOW[:4], "--gpu", "Tesla T4", "--dtype", "fp8"), "no fp8 peak"),
-    "over the peak": ((*NUMBERS, "--tokens-per-s", "9M", *SLOW[2:]), "MFU would be"),
+    "a batch without a length": (
+        (*NUMBERS[:-2], "--batch", "8", "--step-time", "1s", *SLOW[2:]),
+        "--batch with --seq",
+    ),
+    "a dimension without heads": ((*NUMBERS, *SLOW, "--head-dim", "8"), "--head-dim needs --heads"),
     "zero": ((*NUMBERS, "--tokens-per-s", "0", *SLOW[2:]), "--tokens-per-s can't be"),
     "negative": ((*NUMBERS, "--tokens-per-s=-5", *SLOW[2:]), "--tokens-per-s can't be"),
     "nan": ((*NUMBERS, "--tokens-per-s", "nan", *SLOW[2:]), "--tokens-per-s can't be"),
@@ -166,6 +173,71 @@ def test_what_cannot_be_worked_out_is_refused(name):
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("speed", "reasons"),
+    [
+        (
+            "1e4",
+            (
+                "--attention causal is 88.",
+                "GPUs than 1: it takes 2 at least",
+                "micro-batches",
+                "312",
+            ),
+        ),
+        ("9M", ("a unit", "--active-params", "more GPUs than 1", "another GPU or dtype")),
+    ],
+)
+def test_above_the_peak_is_an_error_with_likely_reasons(speed, reasons):
+    """Exit 1, nothing on stdout, not even as JSON."""
+    numbers = ("--params", "3.5B", "--layers", "32", "--hidden", "4096", "--seq", "8192")
+    for form in ((), ("--json",)):
+        done = gpudiag("mfu", *numbers, "--tokens-per-s", speed, *SLOW[2:], *form)
+        assert done.returncode == 1, done.stderr
+        assert not done.stdout
+        assert done.stderr.startswith("gpudiag: MFU would be ")
+        assert all(reason in done.stderr for reason in reasons), done.stderr
+
+
+def test_hfu_above_the_peak_is_one_too(config):
+    """MFU 80 % cannot be where a third more was executed."""
+    speed = ("--tokens-per-s", "14k", "--gpus", "1", "--gpu", "h100-sxm", "--recompute", "full")
+    done = gpudiag("mfu", "--model", config, "--seq", "8192", *speed)
+    assert done.returncode == 1
+    assert "HFU would be 10" in done.stderr
+    assert "--recompute full" in done.stderr
+
+
+def test_palm_540b_has_heads_narrower_than_its_hidden_size():
+    """PaLM, table 3: with attention, 48 heads of 256, 46.2 %."""
+    told = ("--params", "540.35e9", "--layers", "118", "--hidden", "18432", "--seq", "2048")
+    heads = ("--heads", "48", "--head-dim", "256", "--tokens-per-s", "238300", "--gpus", "6144")
+    found = figures(*told, *heads, "--peak-tflops", "275")
+    assert found["chosen"]["id"] == "palm"
+    assert 100 * found["chosen"]["mfu"] == pytest.approx(46.23, abs=0.005)
+
+
+def test_sixteen_gpus_are_a_sixteenth_each():
+    """Tokens of the whole job over one GPU's peak are a common mistake."""
+    speed = ("--tokens-per-s", "100k", "--peak-tflops", "989.4")
+    share = {n: figures(*NUMBERS, *speed, "--gpus", n)["chosen"]["mfu"] for n in ("16", "32")}
+    assert share["16"] == pytest.approx(2 * share["32"])
+
+
+def test_a_peak_with_sparsity_is_told():
+    """1979 is printed for an H100's bf16; the figure is worked out all the same, with the note."""
+    found = figures(*NUMBERS, *SLOW[:4], "--peak-tflops", "1979")
+    assert any("2:4 sparsity" in note and "989.4" in note for note in found["notes"])
+    assert not figures(*NUMBERS, *SLOW[:4], "--peak-tflops", "1979", "--dtype", "fp8")["notes"]
+
+
+def test_a_mig_instance_has_its_share_of_the_peak():
+    """And it's said which."""
+    found = figures(*NUMBERS, "--tokens-per-s", "500", "--gpus", "1", "--gpu", MIG)
+    assert found["peak_tflops"] == pytest.approx(312 * 14 / 108)
+    assert any("14 of 108 SMs" in note for note in found["notes"])
+
+
 @pytest.mark.parametrize("content", [b"", b"[1, 2]", b"\xff\xfe", b"[" * 200_000])
 def test_a_file_that_is_no_config_is_named(tmp_path, content):
     """Exit 3 with the file's name."""
@@ -186,6 +258,17 @@ def test_a_missing_config_is_named(tmp_path):
 def test_a_folder_with_a_config_will_do(config):
     """As transformers keeps models."""
     assert figures("--model", config.parent, "--seq", "8192", *SPEED)["model"] == "llama"
+
+
+def test_doctor_json_is_pure_and_holds_the_whole_table():
+    """Sources and conflicts too."""
+    done = gpudiag("doctor", "--gpus", "--json")
+    assert done.returncode == 0
+    assert not done.stderr
+    rows = {row["key"]: row for row in json.loads(done.stdout)["gpus"]}
+    assert list(rows) == [row.key for row in devices()]
+    assert rows["h100-sxm"]["dense_tflops"]["bf16"] == 989.4
+    assert rows["b300"]["conflicts"]
 
 
 def test_doctor_lists_every_gpu():

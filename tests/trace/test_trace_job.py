@@ -64,6 +64,13 @@ def test_ranks_come_from_the_files_and_missing_ones_are_named(tmp_path):
     assert "missing: 1, 3, 4" in job.quality[0].message
 
 
+def test_a_world_that_cannot_be_is_not_counted(tmp_path):
+    """A damaged world size costs a remark, not the memory of as many ranks."""
+    job = read_job([write(tmp_path, "a.json", rank=1, world=2**62)])
+    assert (job.world_size, job.missing_ranks) == (None, [])
+    assert quality(job) == ["world_size_disbelieved"]
+
+
 @pytest.mark.parametrize(
     "name",
     ["rank-{}.json", "a rank_{} b.json", "x-rank{}-chrome-trace.json", "run2/rank_{}/trace.json"],

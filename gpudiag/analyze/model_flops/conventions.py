@@ -50,8 +50,14 @@ class Convention:
 def _exact(workload: Workload, count: Count) -> Counted:
     if workload.model is None:
         return NotCounted(reason="needs the model's shapes (--model)")
-    flops = token_flops(workload.model, workload.lengths, workload.training, count)
-    return PerToken(model=flops.model, hardware=flops.hardware)
+    training = workload.training
+    flops = token_flops(workload.model, workload.lengths, training, count)
+    remarks = []
+    if training.lora_rank is not None:
+        remarks.append("frozen weights 2 x, not 3 x")
+    if training.frozen_layers:
+        remarks.append(f"the first {training.frozen_layers} layers 1 x")
+    return PerToken(model=flops.model, hardware=flops.hardware, remark=", ".join(remarks))
 
 
 def gpudiag(workload: Workload) -> Counted:
@@ -113,7 +119,7 @@ def megatron_full(workload: Workload) -> Counted:
 def _megatron(workload: Workload, training: Training, count: Count) -> Counted:
     done = replace(workload, training=replace(training, recompute="none"))
     found = _exact(done, replace(count, adapters=False))
-    return found if isinstance(found, NotCounted) else PerToken(model=found.model)
+    return found if isinstance(found, NotCounted) else replace(found, hardware=None)
 
 
 def torchtitan(workload: Workload) -> Counted:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from gpudiag import __version__
 from gpudiag.analyze.model_flops.conventions import CONVENTIONS, Convention, NotCounted
+from gpudiag.analyze.model_flops.over_peak import refuse_over_peak
 from gpudiag.analyze.model_flops.training import Count, token_flops
 from gpudiag.analyze.model_flops.utilization import tflops_per_gpu, utilization
 from gpudiag.analyze.model_flops.workload import Workload
@@ -26,6 +27,7 @@ class Run:
     peak_source: str
     gpu_name: str | None = None
     dtype: str | None = None
+    notes: tuple[str, ...] = ()  # on the GPU and its peak
 
 
 def model_mfu(workload: Workload, run: Run, convention: str | None = None) -> ModelMfu:
@@ -38,11 +40,14 @@ def model_mfu(workload: Workload, run: Run, convention: str | None = None) -> Mo
             known, else PaLM's, else 6 N.
 
     Raises:
-        UsageError: the convention needs what isn't known, or the result is above 100 %.
+        UsageError: the convention needs what isn't known.
+        GpudiagError: the result is above 100 %.
     """
     all_of_them = {one.id: _figures(one, workload, run) for one in CONVENTIONS.values()}
     chosen = _chosen(all_of_them, convention)
-    _refuse_over_peak(chosen, run)
+    refuse_over_peak(
+        chosen, all_of_them, workload=workload, gpus=run.gpus, peak_tflops=run.peak_tflops
+    )
     return ModelMfu(
         gpudiag_version=__version__,
         model=workload.model.title if workload.model else "a model of these numbers",
@@ -57,7 +62,7 @@ def model_mfu(workload: Workload, run: Run, convention: str | None = None) -> Mo
         peak_source=run.peak_source,
         chosen=chosen,
         conventions=tuple(all_of_them.values()),
-        notes=_notes(workload),
+        notes=(*run.notes, *_notes(workload)),
     )
 
 
@@ -99,28 +104,6 @@ def _chosen(figures: dict[str, ConventionMfu], wanted: str | None) -> Convention
             "Give what it needs, or choose another --convention.",
         )
     return figures[wanted]
-
-
-def _refuse_over_peak(chosen: ConventionMfu, run: Run) -> None:
-    """Refuse a result that can't be: more FLOPs than the GPUs have."""
-    over = {"MFU": chosen.mfu, "HFU": chosen.hfu}
-    name = next((name for name, value in over.items() if value is not None and value > 1), None)
-    if name is None:
-        return
-    reasons = [
-        f"the peak ({run.peak_tflops:g} TFLOP/s) is of another dtype or GPU than the run's",
-        f"the job has more GPUs than {run.gpus}",
-        "the throughput counts padding, or every micro-batch or rank twice",
-    ]
-    fix = "Correct the numbers."
-    if chosen.attention == "full":
-        reasons.append("attention is causal, and kernels skip the half that is counted here")
-        fix = "Correct the numbers, or add --attention causal."
-    raise UsageError(
-        f"{name} would be {100 * (over[name] or 0):.1f} %: no GPU does more than its peak",
-        f"Likely: {'; '.join(reasons)}.",
-        fix,
-    )
 
 
 def _numbers(workload: Workload) -> dict[str, float]:

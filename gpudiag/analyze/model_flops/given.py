@@ -51,10 +51,12 @@ def from_numbers(
     vocab: int | None,
     lengths: tuple[int, ...],
     training: Training,
+    heads_width: int | None = None,
 ) -> Workload:
     """Return the workload of a model of which a few numbers are known.
 
-    The attention heads together are taken to be as wide as the hidden size.
+    ``heads_width`` is heads x head dimension; without it, the heads together are taken to be as
+    wide as the hidden size.
     """
     if training.lora_rank is not None or training.frozen_layers:
         raise UsageError(
@@ -68,7 +70,8 @@ def from_numbers(
             f"--active-params {active_params:g}, --params {params:g}.",
             "Correct one of them.",
         )
-    width = None if layers is None or hidden is None else float(2 * layers * hidden)
+    one = hidden if heads_width is None else heads_width
+    width = None if layers is None or one is None else float(2 * layers * one)
     numbers = Numbers(
         params=params,
         active_params=params if active_params is None else active_params,

@@ -95,11 +95,12 @@ def flops_of(
     try:
         found = _by_kind(call, outputs or {})
     except UnknownFlopsError as error:
-        bounded = error.bound is not None and error.bound < _MOST
+        bounded = error.bound is not None and 0 <= error.bound < _MOST
         return Unknown(error.reason, error.bound if bounded else None)
     except (ArithmeticError, LookupError, ValueError):
         return Unknown(_NONSENSE)
-    sensible = found.visible_model >= 0 and max(found.executed, found.bytes or 0) < _MOST
+    parts = (found.model, found.executed, found.visible_model, found.visible_executed)
+    sensible = all(0 <= part < _MOST for part in (*parts, found.bytes or 0))
     return found if sensible else Unknown(_NONSENSE)
 
 

@@ -58,5 +58,5 @@ def _tensors(call: Call) -> tuple[int | None, int]:
         if width is None or not all(isinstance(size, int) for size in dims):
             continue
         sizes.append(int(prod(dims) * width))
-    known = sizes and sum(sizes) < _MOST_BYTES
+    known = sizes and min(sizes) >= 0 and sum(sizes) < _MOST_BYTES
     return (sum(sizes), max(sizes)) if known else (None, 0)

@@ -31,7 +31,7 @@ def _derivation(found: ModelMfu) -> Lines:
     numbers = ", ".join(f"{name} = {fmt.amount(value)}" for name, value in found.numbers.items())
     lines = [
         ("convention", f"{chosen.id}: attention {chosen.attention}; {chosen.source}"),
-        ("FLOPs/token", f"{chosen.formula} = {_flop(chosen.flops_per_token)}"),
+        ("FLOPs/token", f"{_formula(chosen)} = {_flop(chosen.flops_per_token)}"),
         ("with", numbers),
     ]
     if found.forward_flops_per_token:
@@ -40,7 +40,7 @@ def _derivation(found: ModelMfu) -> Lines:
         lines.append(("forward", forward))
     if chosen.hw_flops_per_token not in {None, chosen.flops_per_token}:
         executed = f"{_flop(chosen.hw_flops_per_token)} with what is computed again"
-        lines.append(("executed", executed))
+        lines.append(("executed", f"{executed}: HFU {fmt.share(chosen.hfu)}"))
     division = f"({found.gpus:,} × {found.peak_tflops:g} TFLOP/s)"
     speed = f"{found.tokens_per_s:,.0f} tokens/s"
     lines.append(
@@ -74,7 +74,6 @@ def _conventions(found: ModelMfu) -> Table:
 
 
 def _row(one: ConventionMfu, found: ModelMfu) -> Row:
-    formula = f"{one.formula} ({one.remark})" if one.remark else one.formula
     return Row(
         cells=(
             one.id,
@@ -82,10 +81,14 @@ def _row(one: ConventionMfu, found: ModelMfu) -> Row:
             "" if one.hfu is None else fmt.share(one.hfu),
             _digits(one.tflops_per_gpu),
             one.attention,
-            formula,
+            _formula(one),
         ),
         tone="strong" if one.id == found.chosen.id else "plain",
     )
+
+
+def _formula(one: ConventionMfu) -> str:
+    return f"{one.formula} ({one.remark})" if one.remark else one.formula
 
 
 def _digits(tflops: float | None) -> str:
