@@ -11,6 +11,7 @@ import gzip
 import json
 import os
 import random
+import shutil
 
 import pytest
 import require
@@ -27,7 +28,7 @@ from gpudiag.trace.job import read_job
 SAMPLES = ("sim-host-sync", "sim-straggler-4rank", "sim-pipeline-1f1b", "gloo-slow-rank")
 CASES = int(os.environ.get("ODD_CASES", "240"))
 BATCHES = 8
-HEAD, TAIL = 400, 200  # events kept of a sample
+HEAD, TAIL = 900, 300  # events kept of each rank
 ODD = [
     *(None, True, -1, 0, 1, 1e308, -1e18, 2**63, -(2**63), 2**70, 10**30, 1.0000001),
     *(float("nan"), float("inf"), "", "x", "NaN", "123", "1.5e3", "é\ud800", "kernel"),
@@ -35,12 +36,14 @@ ODD = [
 ]
 
 
-def sample(name):
-    path = min((require.REPO / "sample_traces" / name).glob("*.json.gz"))
-    trace = json.loads(gzip.decompress(path.read_bytes()))
-    events = trace["traceEvents"]
-    trace["traceEvents"] = events[:HEAD] + events[HEAD:][-TAIL:]
-    return trace
+def sample(name, head=HEAD):
+    """Return the traces of all ranks of a sample, cut short."""
+    paths = sorted((require.REPO / "sample_traces" / name).glob("*.json.gz"))
+    traces = [json.loads(gzip.decompress(path.read_bytes())) for path in paths]
+    for trace in traces:
+        events = trace["traceEvents"]
+        trace["traceEvents"] = events[:head] + events[head:][-TAIL:]
+    return traces
 
 
 def fields(value, path=()):
@@ -75,8 +78,9 @@ def spoil(trace, path, rng):
 
 @pytest.fixture(scope="module")
 def originals():
-    traces = [*map(sample, SAMPLES), tiny_trace(), tiny_trace(device=False)]
-    return [(trace, list(fields(trace))) for trace in traces]
+    without_steps = sample("sim-straggler-4rank", head=300)
+    jobs = [*map(sample, SAMPLES), without_steps, [tiny_trace()], [tiny_trace(device=False)]]
+    return [(traces, list(fields(traces))) for traces in jobs]
 
 
 @pytest.mark.parametrize("batch", range(BATCHES))
@@ -85,29 +89,31 @@ def test_odd_values_are_survived(batch, originals, tmp_path):
     for seed in range(batch, CASES, BATCHES):
         rng = random.Random(seed)
         original, known = rng.choice(originals)
-        trace = copy.deepcopy(original)
+        traces = copy.deepcopy(original)
         for _ in range(rng.choice([1, 2, 5, 20])):
-            spoil(trace, rng.choice(known), rng)
-        path = tmp_path / f"{seed}.json"
-        path.write_text(json.dumps(trace))
+            spoil(traces, rng.choice(known), rng)
+        folder = tmp_path / str(seed)
+        folder.mkdir()
+        for index, trace in enumerate(traces):
+            (folder / f"{index}.json").write_text(json.dumps(trace))
         options = Options(
             window=rng.choice([None, "steps", "device_span", "all"]),
             peak_tflops=rng.choice([None, 100.0]),
             sm_clock_mhz=rng.choice([None, 1000.0]),
         )
         try:
-            analysis = analyze_job(read_job([str(path)]), options)
+            analysis = analyze_job(read_job([str(folder)]), options)
             style = Style(width=rng.choice([40, 100]), color=False, ascii=rng.random() < 0.5)
             shown = render(describe(analysis, top=5, verbose=True), style)
             found = json.loads(to_json(analysis))
         except GpudiagError:
             continue
         except Exception as error:
-            error.add_note(f"seed {seed}: {path}")
+            error.add_note(f"seed {seed}: {folder}")
             raise
         assert shown, seed
         assert_adds_up(found, seed)
-        path.unlink()
+        shutil.rmtree(folder)
 
 
 def assert_adds_up(found, seed):

@@ -42,7 +42,7 @@ def wait_matrix_of(
 def _wait_matrix(found: Communication, windows: Mapping[int, Window]) -> dict[int, list[int]]:
     matrix = {}
     for rank, split in found.splits.items():
-        edges = np.array(windows[rank].edges, dtype=np.int64)
+        edges = np.array(windows[rank].edges if rank in windows else (), dtype=np.int64)
         if len(edges) < 2:  # noqa: PLR2004 - no step
             continue
         step = np.searchsorted(edges, split.waits.starts, side="right") - 1
