@@ -136,10 +136,6 @@ class Host:
             self._unions[key] = union(starts, ends)
         return self._unions[key]
 
-    def sync_calls(self, thread: int) -> Intervals:
-        """Return the blocking synchronise calls of a thread, as a set on the host's clock."""
-        return self.spans(thread, HostClass.SYNC)
-
     def captures(self, thread: int) -> Intervals:
         """Return from each begin of graph capture to its end on a thread."""
         rows = self.rows_of(thread)
@@ -187,14 +183,17 @@ class Host:
         return self.enclosing(np.flatnonzero(self.named(is_collective_span)), calls) >= 0
 
     def enclosing(self, spans: I64, calls: I64) -> I64:
-        """Return for each call row the innermost of some span rows on its thread; -1 for none."""
+        """Return for each call row the innermost of ``spans`` that its start lies in, -1 for none.
+
+        Spans and calls are rows of this table; a span lies in itself. Row -1 lies in none.
+        """
         found = np.full(len(calls), -1, dtype=np.int64)
         known = np.flatnonzero(calls >= 0)
         for thread in distinct(self.thread[spans]):
             mine = spans[self.thread[spans] == thread]
             asked = known[self.thread[calls[known]] == thread]
             inner = innermost(self.starts[mine], self.ends[mine], self.starts[calls[asked]])
-            found[asked] = np.where(inner >= 0, mine[np.maximum(inner, 0)], -1) if len(mine) else -1
+            found[asked] = np.where(inner >= 0, mine[np.maximum(inner, 0)], -1)
         return found
 
     def _is_call(self, rows: I64) -> Mask:

@@ -74,8 +74,6 @@ class IdleSplit:
     starts: I64
     ends: I64
     ended_by: I64  # row in Device; -1 where nothing follows
-    thread: I64  # the launching thread of what ended it, -1 where not recorded
-    enqueued: I64  # when the host had enqueued it: the end of A
     charged: I64
     pieces: tuple[Charged, ...]  # what the host's causes were charged, device clock
     in_replay: Mask  # ended by a node of a graph replay
@@ -118,8 +116,6 @@ def split_idle(device: Device, host: Host, idle: Intervals, window: Window) -> I
         starts=idle.starts,
         ends=idle.ends,
         ended_by=ended_by,
-        thread=thread,
-        enqueued=enqueued,
         charged=charged,
         pieces=tuple(charger.pieces),
         in_replay=_in_replay(device, host, ended_by),
@@ -271,7 +267,7 @@ def host_late_ns(device: Device, host: Host, exposed: Intervals) -> int:
     for thread in distinct(threads):
         mine = threads == thread
         pieces = as_pieces(Intervals(late.starts[mine], late.ends[mine]))
-        blocked = merge(host.sync_calls(int(thread)), blocking_copies(device, host, int(thread)))
+        blocked = merge(host.spans(int(thread), HostClass.SYNC), blocking_copies(device, host, int(thread)))
         shifted = Intervals(blocked.starts - device.offset_ns, blocked.ends - device.offset_ns)
         total += int(subtract(pieces, shifted).lengths.sum())
     return total

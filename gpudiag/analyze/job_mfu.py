@@ -24,7 +24,6 @@ class JobMfu:
     of_device: dict[tuple[int, int], Efficiency]  # by rank and device index
     mfu: float | None
     hfu: float | None
-    coverage: float | None
     quality: list[Quality]
 
 
@@ -55,7 +54,6 @@ def job_mfu(ranks: Sequence[RankAnalysis], options: Options) -> JobMfu:
         of_device=of_device,
         mfu=sum(ns * one.mfu for ns, one in weighed) / window if weighed else None,
         hfu=sum(ns * one.hfu for ns, one in weighed) / window if weighed else None,
-        coverage=coverage,
         quality=_quality([device for _, device in devices], peak, coverage, counted=counted),
     )
 

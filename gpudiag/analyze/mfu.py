@@ -34,7 +34,6 @@ class Efficiency:
     mfu: float
     hfu: float
     terms: tuple[WaterfallTerm, ...]
-    over_peak: bool  # tensor kernels did more than the peak allows: over-counted, or a wrong peak
 
 
 def efficiency(
@@ -63,8 +62,7 @@ def efficiency(
     if slowed is not None:
         parts["clock"] = sum(parts.values()) * slowed
     spent = sum(parts.values())
-    over = spent > tensor
-    if over and spent > 0:
+    if spent > tensor:  # more than the peak allows: over-counted, or a wrong peak
         parts = {name: share * tensor / spent for name, share in parts.items()}
     parts["kernel_residual"] = max(tensor - spent, 0.0)
     shares = parts | {name: ns / window_ns for name, ns in leaves.items()}
@@ -72,7 +70,6 @@ def efficiency(
         mfu=totals.model_flops / budget,
         hfu=totals.hw_flops / budget,
         terms=tuple(WaterfallTerm(id=name, share=share) for name, share in shares.items()),
-        over_peak=over,
     )
 
 

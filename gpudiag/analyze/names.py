@@ -221,11 +221,6 @@ def is_graph_launch(name: str) -> bool:
     return bool(_GRAPH_LAUNCH.search(name))
 
 
-def is_sync(name: str) -> bool:
-    """Tell runtime calls that block until a device has finished."""
-    return bool(_SYNC_CALL.search(name))
-
-
 def capture_edge(name: str) -> int:
     """Return 1 where graph capture begins, -1 where it ends, else 0."""
     if _CAPTURE_BEGIN.match(name):

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from gpudiag.model.tables import I64
 
 STEPS, STEPS_SKEWED, DEVICE_SPAN, ALL = "steps", "steps_skewed", "device_span", "all"
-CHOICES = (STEPS, DEVICE_SPAN, ALL)
 
 
 @dataclass(frozen=True, slots=True)

@@ -136,7 +136,6 @@ class DeviceInfo:
     sm_count: int | None = None
     compute_capability: str | None = None
     memory_bytes: int | None = None
-    warp_size: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

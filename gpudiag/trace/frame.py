@@ -3,7 +3,7 @@
 Rules in docs/reference/recovery.md. A block is cut at the last boundary it holds, found by one
 regular expression; that the cut is right is proven by the block decoding as JSON, because a cut
 inside a string or a nested array leaves quotes or brackets open. What doesn't decode is walked
-event by event (salvage.py).
+event by event (events.py).
 """
 
 from __future__ import annotations

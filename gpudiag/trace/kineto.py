@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from gpudiag.errors import InputError
 from gpudiag.model.tables import Quality, Trace
 from gpudiag.trace.builder import TableBuilder
-from gpudiag.trace.detect import OWN_CATEGORIES, NotATraceError
+from gpudiag.trace.detect import KINETO, OWN_CATEGORIES, NotATraceError
 from gpudiag.trace.events import EventWalk
 from gpudiag.trace.faults import LOSSES, Faults, line_numbers, quality_of
 from gpudiag.trace.info import trace_info
@@ -18,8 +18,6 @@ from gpudiag.trace.source import BLOCK_BYTES, open_source
 if TYPE_CHECKING:
     from gpudiag.model.tables import TraceInfo
     from gpudiag.trace.source import ByteSource
-
-FORMAT = "kineto"
 
 
 def read_kineto(
@@ -88,7 +86,7 @@ def _trace(
     partial = any(kind in faults.by_kind for kind in LOSSES) or bool(source.notes)
     return Trace(
         path=source.path,
-        format=FORMAT,
+        format=KINETO,
         info=info,
         strings=builder.strings.values_in_order,
         threads=threads,

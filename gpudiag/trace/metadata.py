@@ -117,7 +117,6 @@ def _device(position: int, row: Mapping[str, Any]) -> DeviceInfo:
         sm_count=optional(row.get("numSms")),
         compute_capability=f"{major}.{minor}" if isinstance(major, int) else None,
         memory_bytes=optional(row.get("totalGlobalMem")),
-        warp_size=optional(row.get("warpSize")),
     )
 
 

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any, Union
 
 import msgspec
 
+from gpudiag.trace.categories import Scalar
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 NO_TEXT = msgspec.Raw(b"")
 NO_ARGS = msgspec.Raw(b"{}")
-Scalar = str | int | float | bool | None
 # Phases of the Chrome format that carry nothing for us: instants, counters, flows, begin/end...
 SKIPPED_PHASES = [c for c in string.ascii_letters + "()" if c not in "XM"]
 

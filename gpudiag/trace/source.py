@@ -44,7 +44,6 @@ class ByteSource:
     progress: Callable[[int], None] | None = None  # told the bytes read from the file so far
     text_bytes: int = 0  # handed out so far
     file_bytes: int = 0
-    gzipped: bool = False
     _head: bytes = b""
     _chunks: Iterator[bytes] = field(default_factory=lambda: iter(()))
 
@@ -55,7 +54,6 @@ class ByteSource:
             if pushed.peek(len(MAGIC)) != MAGIC:
                 pieces = iter(pushed)
                 break
-            self.gzipped = True
             pieces = iter(Gunzip(pushed.read, self._note))
         pushed = _Pushback(pieces)
         if pushed.peek(len(UTF8_BOM)) == UTF8_BOM:

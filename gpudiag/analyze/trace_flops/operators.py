@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from gpudiag.analyze.host import Host
-from gpudiag.analyze.names import by_code
 from gpudiag.analyze.trace_flops.call import Call
 from gpudiag.analyze.trace_flops.formulas import (
     Flops,
@@ -17,11 +16,11 @@ from gpudiag.analyze.trace_flops.formulas import (
     kind_of,
     learned_output,
 )
-from gpudiag.analyze.trace_flops.nesting import count_inside, rows_named
+from gpudiag.analyze.trace_flops.nesting import count_inside, operators_named
 from gpudiag.analyze.trace_flops.phase import Phases, phases
 from gpudiag.analyze.trace_flops.recorded import Recorded, Signatures
 from gpudiag.analyze.trace_flops.results import Phase
-from gpudiag.model.tables import I8, I64, HostCategory, Mask, Trace
+from gpudiag.model.tables import I8, I64, Mask, Trace
 
 # Columns of Operators.parts: the parts of FlopTotals, full convention first, then visible; last
 # what is ambiguous.
@@ -50,12 +49,6 @@ class Operators:
 
     def __len__(self) -> int:
         return len(self.row)
-
-    def known_cost(self, signature: int) -> Flops:
-        """Return the cost of a call that counts."""
-        cost = self.costs[signature]
-        assert isinstance(cost, Flops)  # noqa: S101 - only known ones are kept in `row`
-        return cost
 
 
 def find_operators(trace: Trace, host: Host) -> Operators:
@@ -87,13 +80,12 @@ def find_operators(trace: Trace, host: Host) -> Operators:
 
 
 def _candidates(host: Host, recorded: Recorded) -> I64:
-    operators = host.category == HostCategory.OPERATOR
-    codes = np.unique(host.name[operators])
-    kinds = by_code(host.strings, codes, kind_of)
-    fits = (kinds != Kind.NONE) & (kinds != Kind.CONVOLUTION_HALF)
-    mask = operators & fits[host.name] if len(host) else operators
-    mask[recorded.self_counted()] = True
-    return np.flatnonzero(mask)
+    """Return the rows of operators with a formula, and of kernels' that counted themselves."""
+
+    def has_formula(name: str) -> bool:
+        return kind_of(name) not in {Kind.NONE, Kind.CONVOLUTION_HALF}
+
+    return np.union1d(operators_named(host, has_formula), recorded.self_counted())
 
 
 def _costs(signatures: Signatures) -> list[Flops | Unknown]:
@@ -154,7 +146,7 @@ def _halves(host: Host, rows: I64, per_half: Mask) -> I64:
     """
     times = np.ones(len(rows), dtype=np.int64)
     if per_half.any():
-        halves = rows_named(host, lambda name: kind_of(name) == Kind.CONVOLUTION_HALF)
+        halves = operators_named(host, lambda name: kind_of(name) == Kind.CONVOLUTION_HALF)
         count = count_inside(host, rows[per_half], halves)
         times[per_half] = np.where(count > 0, np.minimum(count, 2), 2)
     return times

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gpudiag.analyze.host import Host
-from gpudiag.analyze.trace_flops.nesting import count_inside, enclosing, holds_any, rows_named
+from gpudiag.analyze.trace_flops.nesting import count_inside, holds_any, operators_named
 from gpudiag.analyze.trace_flops.recorded import Recorded
 from gpudiag.analyze.trace_flops.results import Phase
 from gpudiag.model.tables import I8, I64, HostCategory, Mask
@@ -46,11 +46,11 @@ class Phases:
 
 def phases(host: Host, recorded: Recorded, rows: I64) -> Phases:
     """Tell the phase of each operator of ``rows`` (ascending)."""
-    nodes = rows_named(host, lambda name: bool(_NODE.match(name)))
+    nodes = operators_named(host, lambda name: bool(_NODE.match(name)))
     numbered = recorded.sequenced()
     numbered = numbered[host.category[numbered] == HostCategory.OPERATOR]
     numbered = np.setdiff1d(numbered, nodes, assume_unique=True)
-    node = enclosing(host, nodes, rows)
+    node = host.enclosing(nodes, rows)
     again = _numbered_inside(host, nodes, numbered, rows, node)
     phase = np.where(node >= 0, Phase.BACKWARD, Phase.FORWARD).astype(np.int8)
     phase[again] = Phase.RECOMPUTE
@@ -64,9 +64,9 @@ def phases(host: Host, recorded: Recorded, rows: I64) -> Phases:
 
 def _numbered_inside(host: Host, nodes: I64, numbered: I64, rows: I64, node: I64) -> Mask:
     """Mask rows with a numbered operator, or themselves numbered, inside their own node."""
-    node_of = enclosing(host, nodes, numbered)
+    node_of = host.enclosing(nodes, numbered)
     inside, node_of = numbered[node_of >= 0], node_of[node_of >= 0]
-    nearest = enclosing(host, inside, rows)
+    nearest = host.enclosing(inside, rows)
     position = np.minimum(np.searchsorted(inside, nearest), max(len(inside) - 1, 0))
     if not len(inside):
         return np.zeros(len(rows), dtype=bool)
@@ -79,33 +79,33 @@ def _ambiguous_nodes(host: Host, nodes: I64, numbered: I64, suspects: I64) -> I6
     if not len(suspects):
         return suspects
     operators = np.flatnonzero(host.category == HostCategory.OPERATOR)
-    operators = operators[enclosing(host, suspects, operators) >= 0]
+    operators = operators[host.enclosing(suspects, operators) >= 0]
     operators = np.setdiff1d(operators, nodes, assume_unique=True)
-    node = enclosing(host, nodes, operators)
+    node = host.enclosing(nodes, operators)
     again = _numbered_inside(host, nodes, numbered, operators, node)
-    neutral = np.isin(operators, rows_named(host, lambda name: bool(_NEUTRAL.match(name))))
+    neutral = np.isin(operators, operators_named(host, lambda name: bool(_NEUTRAL.match(name))))
     plain = np.isin(suspects, node[~again & ~neutral])
     nested = holds_any(host, suspects, nodes)
-    backwards = rows_named(host, lambda name: bool(_DOUBLE_BACKWARD.match(name)))
+    backwards = operators_named(host, lambda name: bool(_DOUBLE_BACKWARD.match(name)))
     twice = np.isin(suspects, node[np.isin(operators, np.intersect1d(backwards, numbered))])
     return suspects[(~plain & ~nested) | twice]
 
 
 def _in_optimizer(host: Host, numbered: I64, rows: I64) -> Mask:
     """Mask rows in an optimizer's step without grad mode; with it, they are a closure's forward."""
-    steps = rows_named(host, lambda name: name.startswith(_OPTIMIZER), operators=False)
-    inside: Mask = enclosing(host, steps, rows) >= 0
+    steps = np.flatnonzero(host.named(lambda name: name.startswith(_OPTIMIZER)))
+    inside: Mask = host.enclosing(steps, rows) >= 0
     if inside.any():
-        inside[inside] = enclosing(host, numbered, rows[inside]) < 0
+        inside[inside] = host.enclosing(numbered, rows[inside]) < 0
     return inside
 
 
 def _compiled(host: Host, recorded: Recorded, rows: I64, node: I64) -> tuple[I64, I64]:
     """Return the sequence number of the compiled forward and backward that hold each row."""
-    forwards = rows_named(host, lambda name: name == _COMPILED)
-    backwards = rows_named(host, lambda name: name == _COMPILED_BACKWARD)
+    forwards = operators_named(host, lambda name: name == _COMPILED)
+    backwards = operators_named(host, lambda name: name == _COMPILED_BACKWARD)
     found = []
-    for spans, holder in ((forwards, enclosing(host, forwards, rows)), (backwards, node)):
+    for spans, holder in ((forwards, host.enclosing(forwards, rows)), (backwards, node)):
         inside = np.isin(holder, spans) & (holder >= 0)
         number = np.full(len(rows), -1, dtype=np.int64)
         number[inside] = recorded.sequence(holder[inside])
@@ -122,14 +122,14 @@ def _phantom(host: Host, numbered: I64, rows: I64, node: I64) -> Mask:
     is called from there, and no numbered operator follows in that node. ``node`` is the backward
     node that an operator is run again in, -1 for none.
     """
-    modes = rows_named(host, lambda name: name == _DISPATCH_MODE)
+    modes = operators_named(host, lambda name: name == _DISPATCH_MODE)
     phantom = holds_any(host, rows, modes)
     last = np.flatnonzero(node >= 0)
     last = last[count_inside(host, rows[last], numbered, host.ends[node[last]]) == 0]
     if not len(last):
         return phantom
     operators = np.flatnonzero(host.category == HostCategory.OPERATOR)
-    saved = rows_named(host, lambda name: bool(_SAVED_TENSOR.match(name)))
+    saved = operators_named(host, lambda name: bool(_SAVED_TENSOR.match(name)))
     saves = count_inside(host, rows[last], saved)
     calls = count_inside(host, rows[last], operators)
     phantom[last] |= (saves > 0) & (saves == calls)

@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from gpudiag.analyze.host import Host
-from gpudiag.analyze.names import by_code, is_graph_launch
+from gpudiag.analyze.names import is_graph_launch
 from gpudiag.analyze.trace_flops.formulas import Unknown
 from gpudiag.analyze.trace_flops.grouping import group_by
-from gpudiag.analyze.trace_flops.nesting import enclosing
 from gpudiag.analyze.trace_flops.operators import Operators
 from gpudiag.analyze.trace_flops.results import Uncounted
 from gpudiag.analyze.trace_flops.work import Work
@@ -24,7 +23,7 @@ _REASONS = (NOT_RECORDED, GRAPH, NO_OPERATOR, NO_FORMULA)
 def uncounted(host: Host, operators: Operators, work: Work, rows: I64) -> tuple[Uncounted, ...]:
     """Group ``rows`` of ``work`` by kernel, operator and reason, the longest first."""
     launch = work.launch[rows]
-    lost = enclosing(host, operators.unknown, launch)
+    lost = host.enclosing(operators.unknown, launch)
     inner = np.where(lost >= 0, lost, work.inner[rows])
     operator = np.where(inner >= 0, host.name[inner] if len(host) else -1, -1)
     groups = group_by([work.name[rows], operator, _reasons(host, operators, launch, lost, inner)])
@@ -56,9 +55,7 @@ def _reasons(host: Host, operators: Operators, launch: I64, lost: I64, inner: I6
     found = np.full(len(launch), _REASONS.index(NO_FORMULA), dtype=np.int64)
     found[inner < 0] = _REASONS.index(NO_OPERATOR)
     linked = np.flatnonzero(launch >= 0)
-    names = host.name[launch[linked]]
-    replays = by_code(host.strings, np.unique(names), is_graph_launch).astype(bool)[names]
-    found[linked[replays]] = _REASONS.index(GRAPH)
+    found[linked[host.named(is_graph_launch)[launch[linked]]]] = _REASONS.index(GRAPH)
     found[launch < 0] = _REASONS.index(NOT_RECORDED)
     known = lost >= 0
     found[known] = len(_REASONS) + _signature(operators, lost[known])

@@ -12,7 +12,6 @@ import numpy.typing as npt
 from gpudiag.analyze.device import Device
 from gpudiag.analyze.host import Host
 from gpudiag.analyze.names import DeviceClass, by_code
-from gpudiag.analyze.trace_flops.nesting import enclosing
 from gpudiag.analyze.trace_flops.operators import Operators
 from gpudiag.model.tables import I8, I32, I64, HostCategory, Mask, Trace
 
@@ -57,8 +56,8 @@ def device_work(trace: Trace, host: Host, operators: Operators, devices: Sequenc
     tensor = column(lambda d: d.kind) == DeviceClass.TENSOR
     name = column(lambda d: d.name).astype(np.int32)
     duration = column(lambda d: d.ends).astype(np.int64) - starts
-    owner = _position(operators.row, enclosing(host, operators.row, launch))
-    wrapped = enclosing(host, operators.wrappers, launch) >= 0
+    owner = _position(operators.row, host.enclosing(operators.row, launch))
+    wrapped = host.enclosing(operators.wrappers, launch) >= 0
     share = _shares(owner, duration, tensor, len(operators))
     return Work(
         device=np.repeat(np.arange(len(devices)), [len(rows) for rows in kernels]),
@@ -80,8 +79,8 @@ def host_work(host: Host, operators: Operators) -> Work:
     """Take the operators that ran on the host for their own kernels."""
     ran = np.flatnonzero(~operators.phantom)
     within = np.concatenate((operators.row, operators.wrappers))
-    lost = operators.unknown[enclosing(host, np.sort(within), operators.unknown) < 0]
-    lost = lost[enclosing(host, lost, lost) == lost]
+    lost = operators.unknown[host.enclosing(np.sort(within), operators.unknown) < 0]
+    lost = lost[host.enclosing(lost, lost) == lost]
     rows = np.concatenate((operators.row[ran], lost))
     owner = np.concatenate((ran, np.full(len(lost), -1, dtype=np.int64)))
     share = (owner >= 0).astype(np.float64)
@@ -169,7 +168,7 @@ def _float_units(host: Host, owner: I64, name: I32, operators: int) -> I8:
     def meaning(text: str) -> int:
         return TF32 if _TF32.search(text) else FP32 if _FP32.search(text) else NOT_TOLD
 
-    units = by_code(host.strings, np.unique(name), meaning)[name]
+    units = by_code(host.strings, name, meaning)[name]
     known = np.zeros(operators, dtype=np.int8)
     np.maximum.at(known, owner[owner >= 0], units[owner >= 0])
     return np.where(owner >= 0, known[owner] if operators else 0, NOT_TOLD).astype(np.int8)
