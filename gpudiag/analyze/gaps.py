@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gpudiag.analyze.grouping import group_by
+from gpudiag.analyze.host import is_call
 from gpudiag.analyze.idle import BLOCKED, CAUSE_BUCKETS, LATENCY, Charged
 from gpudiag.analyze.intervals import Nest
 from gpudiag.analyze.libraries import LIBRARIES
@@ -69,8 +70,7 @@ class GapContexts:
         operator = host.category == HostCategory.OPERATOR
         spans = (host.category == HostCategory.ANNOTATION) | operator
         spans &= (host.kind == HostClass.OTHER) | (host.kind <= HostClass.INPUT)
-        calls = (host.category == HostCategory.RUNTIME) | (host.category == HostCategory.DRIVER)
-        operators = (operator | calls) & (host.kind != HostClass.NOTHING) & ~spans
+        operators = (operator | is_call(host.category)) & (host.kind != HostClass.NOTHING) & ~spans
         own, library = _frames(host)
         self._spans = _Names(host, spans)
         self._operators = _Names(host, operators)
@@ -182,26 +182,29 @@ def gap_causes(
     rank: RankAnalysis, analysis: DeviceAnalysis, contexts: GapContexts
 ) -> list[GapCause]:
     """Sum every bucket of idle by what the host had open: span, file:line, operator."""
-    strings, base = rank.trace.strings, len(rank.trace.strings) + 1
+    strings = rank.trace.strings
     causes = [_of_device(rank, analysis, cause) for cause in (LATENCY, BLOCKED)]
     for charged in analysis.idle.pieces:
         context = contexts.of(charged)
-        key = ((context.span + 1) * base + context.frame + 1) * base + context.operator + 1
-        for one, ns in _grouped(key, charged.pieces.lengths):
-            rest, operator = divmod(one, base)
-            span, frame = divmod(rest, base)
-            causes.append(
-                GapCause(
-                    cause=CAUSE_BUCKETS[charged.cause],
-                    host_span=_text(strings, span - 1),
-                    file_line=_file_line(strings, frame - 1),
-                    count=len(ns),
-                    total_ns=int(ns.sum()),
-                    longest_ns=int(ns.max()),
-                    ranks=[rank.rank],
-                    host_op=_text(strings, operator - 1),
-                )
+        groups, ns = (
+            group_by([context.span, context.frame, context.operator]),
+            charged.pieces.lengths,
+        )
+        causes += [
+            GapCause(
+                cause=CAUSE_BUCKETS[charged.cause],
+                host_span=_text(strings, span),
+                file_line=_file_line(strings, frame),
+                count=count,
+                total_ns=total,
+                longest_ns=longest,
+                ranks=[rank.rank],
+                host_op=_text(strings, operator),
             )
+            for (span, frame, operator), count, total, longest in zip(
+                groups.keys, groups.count(), groups.sums(ns), groups.largest(ns), strict=True
+            )
+        ]
     unlinked = analysis.idle.charged[analysis.idle.unlinked, HostClass.NOTHING]
     causes.append(_summed(rank, "idle.unknown", unlinked))
     return [cause for cause in causes if cause.count]
@@ -223,14 +226,6 @@ def _summed(rank: RankAnalysis, bucket: str, ns: I64) -> GapCause:
         longest_ns=int(ns.max(initial=0)),
         ranks=[rank.rank],
     )
-
-
-def _grouped(keys: I64, values: I64) -> Iterator[tuple[int, I64]]:
-    """Yield each distinct key with its values."""
-    order = np.argsort(keys, kind="stable")
-    keys, values = keys[order], values[order]
-    edges = np.flatnonzero(np.append(True, keys[1:] != keys[:-1]))
-    yield from zip(keys[edges].tolist(), np.split(values, edges[1:]), strict=True)
 
 
 def merge_causes(causes: list[GapCause]) -> list[GapCause]:

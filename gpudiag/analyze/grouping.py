@@ -35,6 +35,12 @@ class Groups:
         np.add.at(total, self.of_row, values)
         return _ints(total)
 
+    def largest(self, values: I64) -> list[int]:
+        """Return the largest of ``values`` (one per row, none below 0) of each group."""
+        most = np.zeros(len(self), dtype=np.int64)
+        np.maximum.at(most, self.of_row, values)
+        return _ints(most)
+
     def table(self, values: I64) -> I64:
         """Sum the rows of ``values``, shape (rows, k), by group; shape (groups, k)."""
         total: npt.NDArray[np.int64] = np.zeros((len(self), values.shape[1]), dtype=np.int64)
@@ -60,6 +66,13 @@ def group_by(columns: Sequence[npt.NDArray[np.integer] | Mask]) -> Groups:
     first[key[::-1]] = np.arange(len(key))[::-1]
     picked = [column[first].tolist() for column in columns]
     return Groups([tuple(map(int, one)) for one in zip(*picked, strict=True)], key)
+
+
+def shares(group: I64, duration: I64) -> npt.NDArray[np.float64]:
+    """Return each row's share of its group, by duration, ns; what took no time counts as 1 ns."""
+    weight = np.maximum(duration, 1).astype(np.float64)
+    share: npt.NDArray[np.float64] = weight / np.bincount(group, weights=weight)[group]
+    return share
 
 
 def _numbered(values: npt.NDArray[np.integer] | Mask) -> tuple[I64, int]:

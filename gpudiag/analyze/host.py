@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from gpudiag.analyze.intervals import Intervals, innermost, union
+from gpudiag.analyze.intervals import Intervals, contains, innermost, union
 from gpudiag.analyze.names import (
     HostClass,
     HostNames,
@@ -38,6 +38,8 @@ _WRAPPER_FRAC = 0.95
 _PLAUSIBLE_NS = 86_400 * 10**9
 # What a recording is taken to last at least, where the profiler's own span is not recorded.
 _SHORTEST_RECORDING_NS = 10**9
+# In place of a HostClass: the name says nothing, the row's category decides.
+_BY_CATEGORY = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +141,7 @@ class Host:
     def captures(self, thread: int) -> Intervals:
         """Return from each begin of graph capture to its end on a thread."""
         rows = self.rows_of(thread)
-        rows = rows[self._is_call(rows)]
+        rows = rows[is_call(self.category[rows])]
         edges = by_code(self.strings, self.name[rows], capture_edge)[self.name[rows]]
         begins, finishes = rows[edges == 1], rows[edges == -1]
         position = np.searchsorted(self.starts[finishes], self.starts[begins], side="left")
@@ -149,7 +151,7 @@ class Host:
 
     def launch_calls(self) -> I64:
         """Rows of all calls that put work on a device, those inside graph capture aside."""
-        rows = np.flatnonzero(self._is_call(np.arange(len(self))) & (self.correlation > 0))
+        rows = np.flatnonzero(is_call(self.category) & (self.correlation > 0))
         launches = by_code(self.strings, self.name[rows], is_launch).astype(bool)
         rows = rows[launches[self.name[rows]]]
         captured = np.zeros(len(rows), dtype=bool)
@@ -162,7 +164,7 @@ class Host:
 
     def launch_row(self, correlation: I64) -> I64:
         """Return the call with each correlation id, -1 where none is recorded; shape as given."""
-        calls = np.flatnonzero(self._is_call(np.arange(len(self))) & (self.correlation > 0))
+        calls = np.flatnonzero(is_call(self.category) & (self.correlation > 0))
         if not len(calls):
             return np.full(len(correlation), -1, dtype=np.int64)
         calls = calls[np.argsort(self.correlation[calls], kind="stable")]
@@ -196,19 +198,11 @@ class Host:
             found[asked] = np.where(inner >= 0, mine[np.maximum(inner, 0)], -1)
         return found
 
-    def _is_call(self, rows: I64) -> Mask:
-        category = self.category[rows]
-        calls: Mask = (category == HostCategory.RUNTIME) | (category == HostCategory.DRIVER)
-        return calls
 
-
-def contains(spans: Intervals, at: I64) -> Mask:
-    """Mask the instants that lie inside a set."""
-    if not len(spans):
-        return np.zeros(len(at), dtype=bool)
-    position = np.searchsorted(spans.starts, at, side="right") - 1
-    inside: Mask = (position >= 0) & (spans.ends[np.maximum(position, 0)] > at)
-    return inside
+def is_call(category: I8) -> Mask:
+    """Mask calls of the runtime and the driver."""
+    calls: Mask = (category == HostCategory.RUNTIME) | (category == HostCategory.DRIVER)
+    return calls
 
 
 def build_host(trace: Trace, extra_spans: Mapping[str, Sequence[str]] | None = None) -> Host:
@@ -228,8 +222,8 @@ def build_host(trace: Trace, extra_spans: Mapping[str, Sequence[str]] | None = N
     steps = _steps(trace.strings, starts, ends, name, thread)
     kind = _classes(trace.strings, HostNames(extra_spans), name, category)
     # Spans of the documented table, and runtime calls, are causes however long: no wrappers.
-    calls = (category == HostCategory.RUNTIME) | (category == HostCategory.DRIVER)
-    kind[_wrappers(starts, ends, steps) & (kind >= HostClass.LAUNCH) & ~calls] = HostClass.NOTHING
+    wrappers = _wrappers(starts, ends, steps) & (kind >= HostClass.LAUNCH) & ~is_call(category)
+    kind[wrappers] = HostClass.NOTHING
     info = trace.info
     span = None
     if info.span_start_ns is not None and info.span_end_ns is not None:
@@ -277,26 +271,23 @@ def _steps(strings: Sequence[str], starts: I64, ends: I64, name: I32, thread: I3
 def _classes(strings: Sequence[str], names: HostNames, name: I32, category: I8) -> I8:
     """Class every row by its name and category."""
     kind = np.full(len(name), HostClass.NOTHING, dtype=np.int8)
-    calls = (category == HostCategory.RUNTIME) | (category == HostCategory.DRIVER)
+    calls = is_call(category)
     call_kind = by_code(strings, name[calls], names.call_class)
     kind[calls] = call_kind[name[calls]]
     spans = (category == HostCategory.OPERATOR) | (category == HostCategory.ANNOTATION)
     spans |= category == HostCategory.PYTHON
-    unnamed = int(HostClass.NOTHING)
 
     def meaning(text: str) -> int:
         if step_number(text) is not None:
-            return unnamed + 2
+            return HostClass.NOTHING
         known = names.span_class(text)
         if known is not None:
-            return int(known)
-        return unnamed + 1 if is_annotation(text) else unnamed
+            return known
+        return HostClass.OTHER if is_annotation(text) else _BY_CATEGORY
 
     found = by_code(strings, name[spans], meaning)[name[spans]]
     default = np.where(category[spans] == HostCategory.OPERATOR, HostClass.LAUNCH, HostClass.OTHER)
-    found = np.where(found == unnamed, default, found)
-    found = np.where(found == unnamed + 1, HostClass.OTHER, found)
-    kind[spans] = np.where(found == unnamed + 2, HostClass.NOTHING, found)
+    kind[spans] = np.where(found == _BY_CATEGORY, default, found)
     return kind
 
 

@@ -229,7 +229,7 @@ class _Charger:
             spans = blocking_copies(self._device, self._host, thread)
         else:
             spans = self._host.spans(thread, kind)
-        return Intervals(spans.starts - self._device.offset_ns, spans.ends - self._device.offset_ns)
+        return spans.shifted(-self._device.offset_ns)
 
     def _add(self, pieces: Pieces, cause: int, thread: int) -> None:
         self._charged[:, cause] += sum_by_owner(pieces, len(self._charged))
@@ -267,7 +267,7 @@ def host_late_ns(device: Device, host: Host, exposed: Intervals) -> int:
     for thread in distinct(threads):
         mine = threads == thread
         pieces = as_pieces(Intervals(late.starts[mine], late.ends[mine]))
-        blocked = merge(host.spans(int(thread), HostClass.SYNC), blocking_copies(device, host, int(thread)))
-        shifted = Intervals(blocked.starts - device.offset_ns, blocked.ends - device.offset_ns)
-        total += int(subtract(pieces, shifted).lengths.sum())
+        copies = blocking_copies(device, host, int(thread))
+        blocked = merge(host.spans(int(thread), HostClass.SYNC), copies)
+        total += int(subtract(pieces, blocked.shifted(-device.offset_ns)).lengths.sum())
     return total

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gpudiag.model.tables import I64
+from gpudiag.model.tables import I64, Mask
 
 _EMPTY = np.zeros(0, dtype=np.int64)
 
@@ -37,6 +37,10 @@ class Intervals:
     def total(self) -> int:
         """Summed length, ns."""
         return int((self.ends - self.starts).sum())
+
+    def shifted(self, ns: int) -> Intervals:
+        """Return the set moved in time, such as onto another clock."""
+        return Intervals(self.starts + ns, self.ends + ns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +97,15 @@ def union_all(parts: Sequence[Intervals | Pieces]) -> Intervals:
         np.concatenate([part.starts for part in parts]),
         np.concatenate([part.ends for part in parts]),
     )
+
+
+def contains(a: Intervals, at: I64) -> Mask:
+    """Mask the instants that lie inside ``a``."""
+    if not len(a):
+        return np.zeros(len(at), dtype=bool)
+    position = np.searchsorted(a.starts, at, side="right") - 1
+    inside: Mask = (position >= 0) & (a.ends[np.maximum(position, 0)] > at)
+    return inside
 
 
 def clip(a: Intervals, start: int, end: int) -> Intervals:

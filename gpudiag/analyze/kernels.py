@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gpudiag.analyze.grouping import group_by
 from gpudiag.analyze.names import DEVICE_BUCKETS, DeviceClass
 from gpudiag.model.analysis import KernelRow
 
@@ -57,22 +58,10 @@ def _sums(rank: RankAnalysis) -> dict[tuple[int, int], tuple[int, int, int]]:
     for analysis in rank.devices:
         device, window = analysis.device, analysis.window
         rows = np.flatnonzero((device.starts >= window.start) & (device.starts < window.end))
-        key = device.name[rows].astype(np.int64) * len(DeviceClass) + device.kind[rows]
-        keys, inverse = np.unique(key, return_inverse=True)
-        count = np.bincount(inverse, minlength=len(keys))
-        ns = _sum_int(inverse, device.ends[rows] - device.starts[rows], len(keys))
-        size = _sum_int(
-            inverse, np.maximum(rank.trace.device.bytes[device.row[rows]], 0), len(keys)
-        )
-        for index, one in enumerate(keys.tolist()):
-            pair = divmod(one, len(DeviceClass))
-            old = sums.get(pair, (0, 0, 0))
-            new = (int(count[index]), int(ns[index]), int(size[index]))
-            sums[pair] = (old[0] + new[0], old[1] + new[1], old[2] + new[2])
+        groups = group_by([device.name[rows], device.kind[rows]])
+        durations = groups.sums(device.ends[rows] - device.starts[rows])
+        sizes = groups.sums(np.maximum(rank.trace.device.bytes[device.row[rows]], 0))
+        for (code, kind), *new in zip(groups.keys, groups.count(), durations, sizes, strict=True):
+            count, ns, size = sums.get((code, kind), (0, 0, 0))
+            sums[code, kind] = (count + new[0], ns + new[1], size + new[2])
     return sums
-
-
-def _sum_int(group: np.ndarray, values: np.ndarray, groups: int) -> np.ndarray:
-    total = np.zeros(groups, dtype=np.int64)
-    np.add.at(total, group, values)
-    return total

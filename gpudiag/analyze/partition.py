@@ -55,24 +55,23 @@ class Partition:
 
 def partition(device: Device, window: Window) -> Partition:
     """Cut the window of a device into disjoint sets by what it ran."""
-
-    def active(mask: Mask) -> Intervals:
-        return clip(union(device.starts[mask], device.ends[mask]), window.start, window.end)
-
-    busy = active(device.kind >= 0)
-    tensor = active(device.kind == DeviceClass.TENSOR)
-    compute = active(device.is_compute)
-    taken = merge(compute, active(device.is_comm))
-    comm = difference(active(device.is_comm), compute)
-    copies = _exposed_copies(device, window, taken)
+    busy = _active(device, window, device.kind >= 0)
+    tensor = _active(device, window, device.kind == DeviceClass.TENSOR)
+    compute = _active(device, window, device.is_compute)
+    comm = _active(device, window, device.is_comm)
     return Partition(
         tensor=tensor,
         other=difference(compute, tensor),
-        comm=comm,
-        copies=copies,
+        comm=difference(comm, compute),
+        copies=_exposed_copies(device, window, merge(compute, comm)),
         idle=complement(busy, window.start, window.end),
         busy=busy,
     )
+
+
+def _active(device: Device, window: Window, mask: Mask) -> Intervals:
+    """Return when any of some records ran, within the window."""
+    return clip(union(device.starts[mask], device.ends[mask]), window.start, window.end)
 
 
 def _exposed_copies(
@@ -81,9 +80,7 @@ def _exposed_copies(
     """Return the exposed time of each kind of copy; of several at once the first kind has it."""
     exposed: dict[DeviceClass, Intervals] = {}
     for kind in COPY_BUCKETS:
-        mine = device.kind == kind
-        active = clip(union(device.starts[mine], device.ends[mine]), window.start, window.end)
-        part = difference(active, taken)
+        part = difference(_active(device, window, device.kind == kind), taken)
         if len(part):
             exposed[kind] = part
             taken = merge(taken, part)

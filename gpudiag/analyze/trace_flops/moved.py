@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from gpudiag.analyze.grouping import shares
 from gpudiag.analyze.trace_flops.formulas import Flops
 from gpudiag.analyze.trace_flops.operators import Operators
 from gpudiag.analyze.trace_flops.traffic import traffic_bytes
@@ -30,9 +31,7 @@ def _traffic(operators: Operators, inner: I64, duration: I64) -> I64:
     signatures = operators.recorded.signatures(rows)
     size = _or_minus_one([traffic_bytes(call) for call in signatures.calls])
     mine = size[signatures.of_row][group]
-    weight = np.maximum(duration, 1).astype(np.float64)
-    share = weight / np.bincount(group, weights=weight)[group]
-    moved: I64 = np.where(mine >= 0, np.rint(mine * share), -1).astype(np.int64)
+    moved: I64 = np.where(mine >= 0, np.rint(mine * shares(group, duration)), -1).astype(np.int64)
     return moved
 
 

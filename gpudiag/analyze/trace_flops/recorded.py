@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from gpudiag.analyze.grouping import group_by
 from gpudiag.analyze.host import Host
 from gpudiag.analyze.trace_flops.call import Call, parse_call
-from gpudiag.analyze.trace_flops.grouping import group_by
 from gpudiag.model.tables import I32, I64, OperatorArgs, Trace
 
 

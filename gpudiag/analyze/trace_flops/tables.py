@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from gpudiag.analyze.grouping import group_by
 from gpudiag.analyze.host import Host
-from gpudiag.analyze.trace_flops.grouping import group_by
 from gpudiag.analyze.trace_flops.operators import AMBIGUOUS, VISIBLE, Operators
 from gpudiag.analyze.trace_flops.results import (
     UNKNOWN_DTYPE,

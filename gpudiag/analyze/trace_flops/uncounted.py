@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from gpudiag.analyze.grouping import group_by, shares
 from gpudiag.analyze.host import Host
 from gpudiag.analyze.names import is_graph_launch
 from gpudiag.analyze.trace_flops.formulas import Unknown
-from gpudiag.analyze.trace_flops.grouping import group_by
 from gpudiag.analyze.trace_flops.operators import Operators
 from gpudiag.analyze.trace_flops.results import Uncounted
 from gpudiag.analyze.trace_flops.work import Work
@@ -79,9 +79,7 @@ def _bounds(operators: Operators, lost: I64, duration: I64) -> I64:
     bound = np.array([-1 if one is None else one for one in bounds], dtype=np.int64)
     mine = bound[_signature(operators, lost[rows])]
     _, group = np.unique(lost[rows], return_inverse=True)
-    weight = np.maximum(duration[rows], 1).astype(np.float64)
-    share = weight / np.bincount(group, weights=weight)[group]
-    result[rows] = np.where(mine >= 0, np.rint(mine * share), -1)
+    result[rows] = np.where(mine >= 0, np.rint(mine * shares(group, duration[rows])), -1)
     return result
 
 
