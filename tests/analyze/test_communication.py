@@ -191,6 +191,15 @@ def test_the_wait_matrix_has_a_row_a_rank_and_a_column_a_step(tmp_path):
         assert sum(waits) == result.buckets_ns.get("comm.wait", 0)
 
 
+@pytest.mark.parametrize("window", ["steps", "device_span", "all"])
+@pytest.mark.parametrize("name", ["gloo-slow-rank", "sim-straggler-4rank"])
+def test_every_window_can_be_forced_on_a_job(name, window):
+    """Also one that the job doesn't have: a rank without it has no row in the wait map."""
+    found = analyze(require.REPO / "sample_traces" / name, window=window)
+    known = [str(r.rank) for r in found.ranks if r.window_ns or r.host_window_ns]
+    assert set(found.wait_matrix_ns) <= set(known)
+
+
 def folder(name):
     return require.SHARED / "traces" / name
 
