@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from gpudiag.analyze.evidence import percent
 from gpudiag.analyze.findings import confidence_of, note, severity_of
 from gpudiag.analyze.peak import NoPeak, Peak
 from gpudiag.analyze.roofline import REACHABLE_FRAC
+from gpudiag.model import format as fmt
 from gpudiag.model import thresholds
 from gpudiag.model.catalogue import CATALOGUE
 
@@ -41,7 +41,7 @@ def _unknown_gpu(scope: Scope, peak: NoPeak) -> Finding:
 def _over_peak(mfu: JobMfu, peak: Peak) -> Finding:
     ranks = sorted({rank for (rank, _), one in mfu.of_device.items() if one.mfu > 1})
     evidence = [
-        f"MFU {percent(mfu.mfu or 0)} of {peak.flops_per_s / 1e12:.1f} TFLOP/s ({peak.source})",
+        f"MFU {fmt.share(mfu.mfu or 0)} of {peak.flops_per_s / 1e12:.1f} TFLOP/s ({peak.source})",
         "no device does more than its dense peak: the count or the peak is wrong",
     ]
     return replace(note(CATALOGUE["flops_over_peak"], ranks, evidence, None), severity="error")
@@ -61,8 +61,8 @@ def _recompute(scope: Scope) -> Finding | None:
     done = sum(device.flops.full.hw_flops for _, device in scope.devices)
     again = sum(device.flops.full.recompute_flops for _, device in scope.devices)
     how_much = (
-        f"{percent(again / done)} of executed FLOPs redo the forward: about {cost / 1e6:.3f} ms, "
-        f"{percent(share)} of the window, at the rate of all tensor kernels"
+        f"{fmt.share(again / done)} of executed FLOPs redo the forward: about {cost / 1e6:.3f} ms, "
+        f"{fmt.share(share)} of the window, at the rate of all tensor kernels"
     )
     evidence = [how_much, "it buys memory: what it would cost to do without is not known here"]
     found = note(entry, [rank.rank for rank in scope.ranks], evidence, share)
@@ -96,8 +96,9 @@ def _low_efficiency(scope: Scope, peak: Peak) -> Finding | None:
     kept = total * (1 - again / done) if done else total
     gain = int(min(known, kept) * (1 - ideal / known / REACHABLE_FRAC))
     evidence = [
-        f"tensor kernels with known FLOPs reach {percent(ideal / known)} of their peak",
-        f"they run {percent(share)} of the window; {percent(REACHABLE_FRAC)} of peak is reachable",
+        f"tensor kernels with known FLOPs reach {fmt.share(ideal / known)} of their peak",
+        f"they run {fmt.share(share)} of the window",
+        f"{fmt.share(REACHABLE_FRAC)} of peak is reachable",
     ]
     lost = gain / scope.window_ns
     found = note(entry, [rank.rank for rank in scope.ranks], evidence, lost)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gpudiag.analyze.names import HostClass
+from gpudiag.model import format as fmt
 
 if TYPE_CHECKING:
     from gpudiag.analyze.losses import Loss, Scope
@@ -15,26 +16,15 @@ if TYPE_CHECKING:
 
 # Evidence names this many host spans, operators or kernels at most.
 NAMED = 3
-_RUNS_OF_RANKS = 8
 # Gaps of launch time this long are not made by short kernels.
 _LONG_LAUNCH_GAP_NS = 1_000_000
 _SINGLE_PROCESS_LOADER = "_SingleProcessDataLoaderIter"
 
 
-def counted(number: int, noun: str) -> str:
-    """Return a number with its noun: ``1 gap``, ``4 gaps``."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
-def percent(frac: float) -> str:
-    """Return a fraction as ``42.3 %``."""
-    return f"{100 * frac:.1f} %"
-
-
 def how_much(scope: Scope, losses: list[Loss]) -> list[str]:
     """Say what was lost in all, what of it is others' waiting, and on which rank it is worst."""
     total = sum(loss.total for loss in losses)
-    share = percent(total / scope.window_ns)
+    share = fmt.share(total / scope.window_ns)
     text = f"{total / 1e6:.3f} ms{_place(scope, losses)}, {share} of the window"
     if scope.periods:
         text += f"; {total / scope.periods / 1e6:.3f} ms a step over {_steps(scope)}"
@@ -48,13 +38,13 @@ def _place(scope: Scope, losses: list[Loss]) -> str:
     if scope.on_host:
         return " of the training threads' time"
     pieces = sum(loss.count for loss in losses)
-    return f" in {counted(pieces, 'gap')}" if pieces else ""
+    return f" in {fmt.counted(pieces, 'gap')}" if pieces else ""
 
 
 def _waits(losses: list[Loss]) -> list[str]:
     """Say who waits for whom."""
     return [
-        f"{counted(len(loss.affected), 'rank')} ({ranks_text(sorted(loss.affected))}) wait "
+        f"{fmt.counted(len(loss.affected), 'rank')} ({fmt.ranks(loss.affected)}) wait "
         f"{loss.caused / len(loss.affected) / 1e6:.3f} ms each for rank {loss.rank}"
         for loss in sorted(losses, key=lambda loss: -loss.caused)[:NAMED]
         if loss.affected
@@ -65,7 +55,7 @@ def _worst(scope: Scope, losses: list[Loss]) -> list[str]:
     worst = max(losses, key=lambda loss: loss.lost / loss.window_ns)
     if len(scope.windows) == 1 or not worst.lost:
         return []
-    own = percent(worst.lost / worst.window_ns)
+    own = fmt.share(worst.lost / worst.window_ns)
     return [f"worst on rank {worst.rank}: {own} of its own window"]
 
 
@@ -73,8 +63,8 @@ def _steps(scope: Scope) -> str:
     """Return the steps behind a number: ``4 steps``, or ``3 steps x 4 windows``."""
     periods = {window.periods for window in scope.windows}
     if len(scope.windows) == 1 or len(periods) > 1:
-        return counted(scope.periods, "step")
-    return f"{counted(periods.pop(), 'step')} × {len(scope.windows)}"
+        return fmt.counted(scope.periods, "step")
+    return f"{fmt.counted(periods.pop(), 'step')} × {len(scope.windows)}"
 
 
 def where(entry: Entry, causes: list[GapCause]) -> list[str]:
@@ -83,7 +73,7 @@ def where(entry: Entry, causes: list[GapCause]) -> list[str]:
     return [
         f"{cause.host_span or cause.host_op or 'nothing open'}"
         + (f" at {cause.file_line}" if cause.file_line else "")
-        + f": {cause.total_ns / 1e6:.3f} ms in {counted(cause.count, 'gap')}"
+        + f": {cause.total_ns / 1e6:.3f} ms in {fmt.counted(cause.count, 'gap')}"
         + (f", longest {cause.longest_ns / 1e6:.3f} ms" if cause.count > 1 else "")
         for cause in mine[:NAMED]
     ]
@@ -118,19 +108,7 @@ def sync_operators(scope: Scope) -> list[str]:
             row[1] += int(host.ends[call] - host.starts[call])
     ranked = sorted(totals.items(), key=lambda item: -item[1][1])[:NAMED]
     return [
-        f"{name}: {counted(count, 'synchronise call')}, {ns / 1e6:.3f} ms inside "
+        f"{name}: {fmt.counted(count, 'synchronise call')}, {ns / 1e6:.3f} ms inside "
         "(mostly the GPU working)"
         for name, (count, ns) in ranked
     ]
-
-
-def ranks_text(numbers: list[int]) -> str:
-    """Return rank numbers as runs: ``0-2, 4``; after eight runs the rest is left out."""
-    runs: list[list[int]] = []
-    for number in sorted(numbers):
-        if runs and number == runs[-1][1] + 1:
-            runs[-1][1] = number
-        else:
-            runs.append([number, number])
-    texts = [str(a) if a == b else f"{a}-{b}" for a, b in runs[:_RUNS_OF_RANKS]]
-    return ", ".join(texts) + (", ..." if len(runs) > _RUNS_OF_RANKS else "")

@@ -7,16 +7,14 @@ from typing import TYPE_CHECKING
 
 from gpudiag.analyze.evidence import (
     NAMED,
-    counted,
     how_much,
     loads_itself,
     long_launch_frac,
-    percent,
-    ranks_text,
     sync_operators,
     where,
 )
 from gpudiag.analyze.losses import Loss, Scope, losses_of
+from gpudiag.model import format as fmt
 from gpudiag.model import thresholds
 from gpudiag.model.analysis import Finding, GapCause
 from gpudiag.model.catalogue import CATALOGUE
@@ -89,8 +87,8 @@ def _advice(
     long = long_launch_frac(scope) if entry.id == "launch_bound" else 0.0
     if long > _MOSTLY_FRAC:
         evidence.append(
-            f"{percent(long)} of it lies in gaps of 1 ms and more: slow operators or runtime calls "
-            "(first use, module loading), not many short kernels"
+            f"{fmt.share(long)} of it lies in gaps of 1 ms and more: slow operators or runtime "
+            "calls (first use, module loading), not many short kernels"
         )
         first_use = (
             "Look at the calls named here first; if they are first-use costs, record after a "
@@ -157,11 +155,12 @@ def _memory_bound(entry: Entry, scope: Scope, kernels: list[KernelRow]) -> Findi
         return None
     if other < thresholds.MEMORY_BOUND_WINDOW_FRAC * scope.window_ns:
         return None
-    part = percent(other / (tensor + other))
+    part = fmt.share(other / (tensor + other))
     evidence = [f"{part} of compute time is in kernels without matmul, convolution or attention"]
     top = [row for row in kernels if row.category == "compute.other"][:NAMED]
     evidence += [
-        f"{row.name}: {row.total_ns / 1e6:.3f} ms in {counted(row.count, 'call')}" for row in top
+        f"{row.name}: {row.total_ns / 1e6:.3f} ms in {fmt.counted(row.count, 'call')}"
+        for row in top
     ]
     found = _finding(entry, scope, losses, evidence, entry.advice)
     return replace(found, severity="info", recoverable_ns=None, recoverable_ns_per_step=None)
@@ -189,7 +188,7 @@ def _records_missing(scope: Scope) -> list[Finding]:
 
 def _ranks_missing(scope: Scope, missing: list[int]) -> Finding:
     total = len(missing) + len(scope.ranks)
-    evidence = [f"{len(missing)} of {total} ranks have no trace: {ranks_text(missing)}"]
+    evidence = [f"{len(missing)} of {total} ranks have no trace: {fmt.ranks(missing)}"]
     return note(CATALOGUE["ranks_missing"], [], evidence, None)
 
 

@@ -18,7 +18,7 @@ from rich.progress import (
     TransferSpeedColumn,
 )
 
-from gpudiag.report.format import clean
+from gpudiag.model.format import clean
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpudiag.report import format as fmt
+from gpudiag.model import format as fmt
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpudiag.report import format as fmt
+from gpudiag.model import format as fmt
 from gpudiag.report.describe.buckets import device_table, host_table, top_rows
 from gpudiag.report.describe.causes import gap_table, kernel_table
 from gpudiag.report.describe.context import context

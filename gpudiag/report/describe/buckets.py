@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from gpudiag.report import format as fmt
+from gpudiag.model import format as fmt
 from gpudiag.report.describe.causes import host_in
 from gpudiag.report.totals import Totals, device_totals, host_totals, with_window
 from gpudiag.report.view import DECORATION, Column, Row, Table, Tone

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpudiag.report import format as fmt
+from gpudiag.model import format as fmt
 from gpudiag.report.totals import (
     device_totals,
     host_totals,

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from gpudiag.report import format as fmt
+from gpudiag.model import format as fmt
 from gpudiag.report.totals import with_window
 from gpudiag.report.view import Line, Lines
 

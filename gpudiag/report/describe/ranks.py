@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from gpudiag.report import format as fmt
+from gpudiag.model import format as fmt
 from gpudiag.report.totals import device_totals, host_totals
 from gpudiag.report.view import DECORATION, Column, Row, Table
 

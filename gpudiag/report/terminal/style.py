@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from gpudiag.report import format as fmt
+from gpudiag.model import format as fmt
 
 if TYPE_CHECKING:
     from gpudiag.report.view import Tone
