@@ -415,9 +415,15 @@ def test_other_names_have_no_formula(name):
     assert kind_of(name) == Kind.NONE
 
 
-@pytest.mark.parametrize("text", ["", "{}", "[[2,", '"x"', "null", '[["a"],[2]]', "[[2,3],[3,4]]"])
-def test_any_text_in_the_trace_parses_to_a_call(text):
-    flops_of(parse_call("aten::mm", text, text, text))
+@pytest.mark.parametrize("text", ["", "{}", "[[2,", '"x"', "null", '[["a"],[2]]'])
+def test_text_that_is_no_list_of_shapes_is_a_call_without_any(text):
+    found = flops_of(parse_call("aten::mm", text, text, text))
+    assert isinstance(found, Unknown)
+
+
+def test_shapes_suffice_where_scalars_and_types_are_no_text():
+    found = flops_of(parse_call("aten::mm", *["[[2,3],[3,4]]"] * 3))
+    assert (found.model, found.bytes, found.dtype) == (2 * 2 * 3 * 4, None, None)
 
 
 NAMES = sorted(

@@ -107,12 +107,15 @@ class Call:
         """Return the label of an argument's type, such as ``bf16``; None for no tensor."""
         return dtype_label(self.types[index]) if index < len(self.types) else None
 
+    def element_bytes(self, index: int) -> float | None:
+        """Return the bytes per element of an argument, None for no tensor."""
+        return dtype_bytes(self.types[index]) if index < len(self.types) else None
+
     def bytes(self, *indices: int) -> int | None:
         """Return the bytes of tensor arguments, None where a type is unknown."""
         total = 0.0
         for index in indices:
-            size = dtype_bytes(self.types[index]) if index < len(self.types) else None
-            found = self.optional_shape(index)
+            size, found = self.element_bytes(index), self.optional_shape(index)
             if size is None or found is None:
                 return None
             total += prod(found) * size

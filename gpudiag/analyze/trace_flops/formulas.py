@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from gpudiag.analyze.trace_flops import attention, convolution, matmul
 from gpudiag.analyze.trace_flops.attention import Layout, custom_layout
-from gpudiag.analyze.trace_flops.call import Call, Shape, UnknownFlopsError, dtype_bytes
+from gpudiag.analyze.trace_flops.call import Call, Shape, UnknownFlopsError
 from gpudiag.analyze.trace_flops.traffic import traffic_bytes
 
 # Output sizes of forward convolutions, by the shapes of input and weight.
@@ -149,9 +149,7 @@ def _matmul(call: Call, short: str) -> Flops:
     formula, operands = matmul.MATMULS[short]
     first = matmul.operand_index(short)
     read = call.bytes(*operands) if operands else None
-    result, width = matmul.result_elements(call, short), dtype_bytes(_type(call, first))
-    known = read is not None and result is not None and width is not None
-    size = int(read + result * width) if known else None  # type: ignore[operator]
+    size = _traffic(read, matmul.result_elements(call, short), call.element_bytes(first))
     return _plain(Kind.MATMUL, formula(call), size, call.dtype(first))
 
 
@@ -159,13 +157,18 @@ def _convolution(call: Call, layout: convolution.Forward, outputs: ConvolutionOu
     x, weight = call.shape(0), call.shape(layout.weight)
     out = None if call.lists() else outputs.get((x, weight))
     flops = convolution.forward_flops(call, layout, out)
-    read, width = call.bytes(0, layout.weight), dtype_bytes(_type(call, 0))
     # FLOPs / (2 prod(weight[1:])) is the number of outputs, or of inputs where transposed.
     result = flops // max(2 * prod(weight[1:]), 1)
-    transposed = convolution.is_transposed(call, layout)
-    known = read is not None and width is not None and not transposed
-    size = int(read + result * width) if known else None  # type: ignore[operator]
+    known = None if convolution.is_transposed(call, layout) else result
+    size = _traffic(call.bytes(0, layout.weight), known, call.element_bytes(0))
     return _plain(Kind.CONVOLUTION, flops, size, call.dtype(0))
+
+
+def _traffic(read: int | None, result: int | None, element_bytes: float | None) -> int | None:
+    """Return bytes read and ``result`` elements written, None where any of it is unknown."""
+    if read is None or result is None or element_bytes is None:
+        return None
+    return int(read + result * element_bytes)
 
 
 def _convolution_backward(call: Call, layout: convolution.Backward) -> Flops:
@@ -199,7 +202,3 @@ def _attention(call: Call, layout: Layout | None) -> Flops:
         call.dtype(at),
         _attention_kind(layout),
     )
-
-
-def _type(call: Call, index: int) -> str:
-    return call.types[index] if index < len(call.types) else ""
