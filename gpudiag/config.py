@@ -7,7 +7,6 @@ pyproject.toml, which beats the default. What can't be understood is an error, n
 from __future__ import annotations
 
 import difflib
-import math
 import re
 import tomllib
 from dataclasses import dataclass
@@ -26,6 +25,8 @@ DTYPES = ("bf16", "fp16", "fp8", "fp4", "tf32", "fp32", "fp64", "int8")
 COLORS = ("auto", "always", "never")
 ENV_PREFIX = "GPUDIAG_"
 _DEFAULT = "default"
+# Of settings that are peaks and clocks: beyond these, a unit is wrong.
+_LEAST_NUMBER, _MOST_NUMBER = 1e-6, 1e9
 # Set by people for other ends than settings; not mistakes.
 _OTHER_VARIABLES = re.compile(r"GPUDIAG_(TEST_\w+|DEBUG)$")
 
@@ -61,9 +62,9 @@ def _positive_number(raw: Any) -> float:
         number = 0.0 if isinstance(raw, bool) else float(raw)
     except (TypeError, ValueError):
         number = 0.0
-    if 0 < number < math.inf:
+    if _LEAST_NUMBER <= number <= _MOST_NUMBER:
         return number
-    raise ValueError("a number above 0")
+    raise ValueError(f"a number above 0, {_LEAST_NUMBER:g} to {_MOST_NUMBER:g}")
 
 
 def _names(raw: Any) -> tuple[str, ...]:
@@ -237,7 +238,8 @@ def _nearest(start: Path) -> tuple[Path | None, dict[str, Any]]:
             return own, _read(own)
         project = folder / "pyproject.toml"
         if project.is_file():
-            table = _read(project).get("tool", {}).get("gpudiag")
+            tools = _read(project).get("tool", {})
+            table = tools.get("gpudiag") if isinstance(tools, dict) else None
             if table is not None:
                 return project, table
     return None, {}

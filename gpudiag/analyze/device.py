@@ -32,6 +32,7 @@ from gpudiag.model.tables import (
 _STREAM_OVERRUN_NS = 1_000
 # Without any host record nothing bounds a duration; a day is longer than any trace.
 _LONGEST_WITHOUT_HOST_NS = 86_400 * 10**9
+_DIGITS = frozenset("0123456789")
 _NO_STREAM = np.iinfo(np.int64).max
 
 
@@ -188,7 +189,7 @@ def _stream_numbers(trace: Trace) -> I64:
     numbers = np.full(len(trace.strings) + 1, _NO_STREAM, dtype=np.int64)
     for code in distinct(trace.device.stream[trace.device.stream >= 0]):
         label = trace.strings[code]
-        digits = "".join(c for c in label if c.isdigit())[:18]
+        digits = "".join(c for c in label if c in _DIGITS)[:18]
         # Labels without digits keep an order of their own that renaming can't mix with numbers.
         numbers[code] = int(digits) if digits else _NO_STREAM - 1 - int(code)
     return numbers

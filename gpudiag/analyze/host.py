@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import sys
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -34,6 +36,7 @@ from gpudiag.model.tables import (
 
 # A span that covers more than this much of its step is a wrapper: it says nothing of the instant.
 _WRAPPER_FRAC = 0.95
+_THREAD_NUMBER = re.compile(r"-?[0-9]{1,18}")
 # A host record longer than a day is broken and bounds nothing.
 _PLAUSIBLE_NS = 86_400 * 10**9
 # What a recording is taken to last at least, where the profiler's own span is not recorded.
@@ -85,9 +88,9 @@ class Host:
     def step_thread(self) -> int:
         """The thread that runs the steps, else the one with most rows, -1 if there is none."""
         if self.steps:
-            threads = [step.thread for step in self.steps]
-            most = max(threads.count(thread) for thread in threads)
-            return min((t for t in threads if threads.count(t) == most), key=self.thread_order)
+            counts = Counter(step.thread for step in self.steps)
+            most = max(counts.values())
+            return min((t for t, n in counts.items() if n == most), key=self.thread_order)
         if not len(self):
             return -1
         rows = np.bincount(self.thread)
@@ -97,7 +100,7 @@ class Host:
     def thread_order(self, thread: int) -> tuple[int, str]:
         """Sort key of a thread: its tid as a number where it is one."""
         tid = self.threads[thread].tid
-        return (int(tid) if tid.lstrip("-").isdigit() else sys.maxsize, tid)
+        return (int(tid) if _THREAD_NUMBER.fullmatch(tid) else sys.maxsize, tid)
 
     def recorded_span_ns(self, device_starts: I64) -> int | None:
         """Return the length of the recording, ns: host records, device starts, the profiler's span.

@@ -185,7 +185,7 @@ SPAN_KEYS: dict[str, HostClass] = {
 }
 
 _ANNOTATION_NAME = re.compile(r"^\S.*#\S|^## .* ##$")
-_STEP_NAME = re.compile(r"^ProfilerStep\s*#\s*(\d+)")
+_STEP_NAME = re.compile(r"^ProfilerStep\s*#\s*([0-9]{1,18})(?![0-9])")
 _COLLECTIVE_SPAN = re.compile(r"^(nccl:|c10d::|record_param_comms$|rccl:|ucc:|xccl:)")
 _HOST_COLLECTIVE = re.compile(r"^(gloo:|mpi:|ucc:)")
 

@@ -116,7 +116,15 @@ def _check_usage(paths: list[str], fail_on: tuple[str, ...], shown: _Shown) -> N
         )
     if shown.out is not None and shown.out.exists() and not shown.force:
         raise UsageError(f"{shown.out} exists", "", "Choose another file, or add --force.")
+    if shown.out is not None and any(_is_same(path, shown.out) for path in paths):
+        raise UsageError(
+            f"{shown.out} is the trace itself", "-o would overwrite it.", "Choose another file."
+        )
     _check_fail_on(fail_on)
+
+
+def _is_same(path: str, out: Path) -> bool:
+    return path != _STDIN and os.path.realpath(path) == os.path.realpath(out)
 
 
 def _check_fail_on(names: tuple[str, ...]) -> None:

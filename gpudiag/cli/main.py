@@ -73,6 +73,11 @@ def main(args: list[str] | None = None) -> None:
     except GpudiagError as error:
         _show(error, debug=session.debug)
         raise SystemExit(error.exit_code) from None
+    except BrokenPipeError:  # the reader of a help page has left
+        raise SystemExit(ExitCode.DONE) from None
+    except OSError as error:
+        _show(GpudiagError("gpudiag could not go on", f"{error}."), debug=session.debug)
+        raise SystemExit(1) from None
     except Exception as error:  # noqa: BLE001 - our own bug: no traceback unless asked for
         _show_bug(error, debug=session.debug)
         raise SystemExit(1) from None

@@ -117,9 +117,12 @@ def say(text: str) -> None:
     """Write a message for the user to stderr; a closed stderr is no error."""
     if sys.stderr is None:
         return
+    from gpudiag.model.format import clean  # noqa: PLC0415 - only where it's needed
+
     encoding = sys.stderr.encoding or "ascii"
+    safe = "\n".join(clean(line) for line in text.split("\n"))
     try:
-        sys.stderr.write(text.encode(encoding, "replace").decode(encoding) + "\n")
+        sys.stderr.write(safe.encode(encoding, "replace").decode(encoding) + "\n")
         sys.stderr.flush()
     except OSError:
         pass

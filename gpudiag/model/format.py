@@ -184,7 +184,8 @@ def to_ascii(text: str) -> str:
 # Control characters, surrogates, and marks that turn the direction of text: none of them may
 # reach a terminal from a trace.
 _UNSAFE = re.compile(
-    "[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff]"
+    "[\x00-\x1f\x7f-\x9f\xad\u034f\u061c\u180e\ufff9-\ufffb\U000e0000-\U000e007f"
+    "\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff]"
 )
 
 

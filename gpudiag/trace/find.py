@@ -76,5 +76,7 @@ def _walk(folder: str) -> Iterator[Candidate]:
     for root, folders, files in os.walk(folder, onerror=refuse):
         folders[:] = sorted(f for f in folders if not f.startswith("."))
         for name in sorted(files):
-            if not name.startswith("."):
-                yield Candidate(str(Path(root) / name), named=False)
+            path = Path(root) / name
+            # pipes, sockets and devices would be waited for; a dangling link is said to be one
+            if not name.startswith(".") and (path.is_file() or not path.exists()):
+                yield Candidate(str(path), named=False)

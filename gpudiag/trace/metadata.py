@@ -141,7 +141,7 @@ def ranks_of(value: object) -> tuple[int, ...] | None:
     """Return a group's ranks, from a list or (on-demand traces) its text; None if cut short."""
     if isinstance(value, str):
         items = [part.strip() for part in value.strip().strip("[]").split(",")]
-        value = [int(i) if i.isascii() and i.isdigit() else None for i in items if i]
+        value = [i for i in items if i]
     if not isinstance(value, list) or not value:
         return None
     ranks = [optional(v) for v in value]

@@ -72,7 +72,7 @@ class ByteSource:
 
     def close(self) -> None:
         """Close the file, unless it is standard input."""
-        if self.file is not sys.stdin.buffer:
+        if sys.stdin is None or self.file is not sys.stdin.buffer:
             self.file.close()
 
     @property
@@ -147,6 +147,8 @@ class _Pushback:
 def open_source(path: str, progress: Callable[[int], None] | None = None) -> ByteSource:
     """Open a file (``-`` is standard input) as a stream of text bytes."""
     if path == STDIN:
+        if sys.stdin is None:
+            raise InputError("Standard input is closed", "PATH is -.", "Pipe a trace in.")
         return ByteSource("<stdin>", sys.stdin.buffer, progress=progress)
     try:
         return ByteSource(path, Path(path).open("rb"), progress=progress)

@@ -22,7 +22,7 @@ from gpudiag.analyze.window import step_of
 from gpudiag.model.tables import CollectiveTable, Trace
 
 _CUT = "..."  # ranks of more than 30 are recorded as "[0, 1, ..., ...]"
-_PEERS = re.compile(r"-?\d+")
+_PEERS = re.compile(r"-?[0-9]{1,18}")
 
 
 @dataclass(frozen=True, slots=True)
