@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from gpudiag.analyze.findings import confidence_of, note, severity_of
 from gpudiag.analyze.peak import NoPeak, Peak
-from gpudiag.analyze.roofline import REACHABLE_FRAC
 from gpudiag.model import format as fmt
 from gpudiag.model import thresholds
 from gpudiag.model.catalogue import CATALOGUE
@@ -16,6 +15,7 @@ if TYPE_CHECKING:
     from gpudiag.analyze.job_mfu import JobMfu
     from gpudiag.analyze.losses import Scope
     from gpudiag.model.analysis import Finding
+    from gpudiag.model.entry import Entry
 
 
 def efficiency_findings(scope: Scope, mfu: JobMfu) -> list[Finding]:
@@ -58,22 +58,12 @@ def _recompute(scope: Scope) -> Finding | None:
     share = cost / scope.window_ns
     if share < (entry.min_share or 0):
         return None
-    done = sum(device.flops.full.hw_flops for _, device in scope.devices)
-    again = sum(device.flops.full.recompute_flops for _, device in scope.devices)
     how_much = (
-        f"{fmt.share(again / done)} of executed FLOPs redo the forward: about {cost / 1e6:.3f} ms, "
-        f"{fmt.share(share)} of the window, at the rate of all tensor kernels"
+        f"{fmt.share(_recompute_frac(scope))} of executed FLOPs redo the forward: about "
+        f"{cost / 1e6:.3f} ms, {fmt.share(share)} of the window, at the rate of all tensor kernels"
     )
     evidence = [how_much, "it buys memory: what it would cost to do without is not known here"]
-    found = note(entry, [rank.rank for rank in scope.ranks], evidence, share)
-    return replace(
-        found,
-        severity=severity_of(share),
-        confidence=confidence_of(entry, scope),
-        buckets=list(entry.buckets),
-        recoverable_ns=cost,
-        recoverable_ns_per_step=cost // scope.periods if scope.periods else None,
-    )
+    return _costing(entry, scope, cost, evidence)
 
 
 def _low_efficiency(scope: Scope, peak: Peak) -> Finding | None:
@@ -91,22 +81,31 @@ def _low_efficiency(scope: Scope, peak: Peak) -> Finding | None:
     share = total / scope.window_ns
     if share < (entry.min_share or 0):
         return None
-    done = sum(device.flops.full.hw_flops for _, device in scope.devices)
-    again = sum(device.flops.full.recompute_flops for _, device in scope.devices)
-    kept = total * (1 - again / done) if done else total
-    gain = int(min(known, kept) * (1 - ideal / known / REACHABLE_FRAC))
+    kept = total * (1 - _recompute_frac(scope))
+    gain = int(min(known, kept) * (1 - ideal / known / thresholds.REACHABLE_FRAC))
     evidence = [
         f"tensor kernels with known FLOPs reach {fmt.share(ideal / known)} of their peak",
         f"they run {fmt.share(share)} of the window",
-        f"{fmt.share(REACHABLE_FRAC)} of peak is reachable",
+        f"{fmt.share(thresholds.REACHABLE_FRAC)} of peak is reachable",
     ]
-    lost = gain / scope.window_ns
-    found = note(entry, [rank.rank for rank in scope.ranks], evidence, lost)
+    return _costing(entry, scope, gain, evidence)
+
+
+def _recompute_frac(scope: Scope) -> float:
+    """Return the share of executed FLOPs that redo the forward, over all windows."""
+    done = sum(device.flops.full.hw_flops for _, device in scope.devices)
+    again = sum(device.flops.full.recompute_flops for _, device in scope.devices)
+    return again / done if done else 0.0
+
+
+def _costing(entry: Entry, scope: Scope, cost_ns: int, evidence: list[str]) -> Finding:
+    """Return a finding of all ranks together that costs, and would give back, so much time."""
+    share = cost_ns / scope.window_ns
     return replace(
-        found,
-        severity=severity_of(lost),
+        note(entry, [rank.rank for rank in scope.ranks], evidence, share),
+        severity=severity_of(share),
         confidence=confidence_of(entry, scope),
         buckets=list(entry.buckets),
-        recoverable_ns=gain,
-        recoverable_ns_per_step=gain // scope.periods if scope.periods else None,
+        recoverable_ns=cost_ns,
+        recoverable_ns_per_step=scope.per_step(cost_ns),
     )

@@ -8,6 +8,7 @@ import numpy as np
 
 from gpudiag.analyze.names import HostClass
 from gpudiag.model import format as fmt
+from gpudiag.model import thresholds
 
 if TYPE_CHECKING:
     from gpudiag.analyze.losses import Loss, Scope
@@ -16,8 +17,6 @@ if TYPE_CHECKING:
 
 # Evidence names this many host spans, operators or kernels at most.
 NAMED = 3
-# Gaps of launch time this long are not made by short kernels.
-_LONG_LAUNCH_GAP_NS = 1_000_000
 _SINGLE_PROCESS_LOADER = "_SingleProcessDataLoaderIter"
 
 
@@ -89,7 +88,7 @@ def long_launch_frac(scope: Scope) -> float:
     """Return the share of launch time that lies in gaps too long for short kernels to make."""
     launch = [device.idle.charged[:, HostClass.LAUNCH] for _, device in scope.devices]
     total = sum(int(one.sum()) for one in launch)
-    long = sum(int(one[one >= _LONG_LAUNCH_GAP_NS].sum()) for one in launch)
+    long = sum(int(one[one >= thresholds.LONG_LAUNCH_GAP_NS].sum()) for one in launch)
     return long / total if total else 0.0
 
 

@@ -23,9 +23,6 @@ from gpudiag.model.entry import Entry
 if TYPE_CHECKING:
     from gpudiag.model.analysis import KernelRow
 
-# Launch time that lies mostly in long gaps is not made by short kernels.
-_MOSTLY_FRAC = 0.5
-
 
 def find(
     scope: Scope, causes: list[GapCause], kernels: list[KernelRow], missing_ranks: list[int]
@@ -85,7 +82,7 @@ def _advice(
             *entry.advice,
         )
     long = long_launch_frac(scope) if entry.id == "launch_bound" else 0.0
-    if long > _MOSTLY_FRAC:
+    if long > thresholds.MOSTLY_FRAC:
         evidence.append(
             f"{fmt.share(long)} of it lies in gaps of 1 ms and more: slow operators or runtime "
             "calls (first use, module loading), not many short kernels"
@@ -108,7 +105,7 @@ def _finding(
         id=entry.id,
         severity=severity_of(max(loss.frac for loss in losses)),
         share=share,
-        recoverable_ns_per_step=recoverable // scope.periods if scope.periods else None,
+        recoverable_ns_per_step=scope.per_step(recoverable),
         confidence=confidence_of(entry, scope),
         ranks=_culprits(entry, losses),
         affected=sorted({rank for loss in losses for rank in (loss.rank, *loss.affected)}),
@@ -132,7 +129,7 @@ def confidence_of(entry: Entry, scope: Scope) -> str:
     if entry.id in thresholds.GUESSES:
         return "low"
     fewest = min((window.periods for window in scope.windows), default=0)
-    return "high" if fewest >= 3 else "low"  # noqa: PLR2004 - accounting.md 2: under 3 is low
+    return "high" if fewest >= thresholds.FEW_PERIODS else "low"
 
 
 def _culprits(entry: Entry, losses: list[Loss]) -> list[int]:

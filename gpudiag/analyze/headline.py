@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpudiag.model.thresholds import GUESSES
+from gpudiag.analyze.partition import UNSPLIT
+from gpudiag.model.thresholds import GUESSES, NOTABLE_COMM_FRAC
 
 if TYPE_CHECKING:
     from gpudiag.analyze.losses import Scope
@@ -22,8 +23,6 @@ _HOST_PHRASES = {
     "host.op": "in framework operators",
     "host.other": "outside any operator (Python, sleeping, I/O)",
 }
-# Exposed communication above this share is named in the sentence: it hides someone's lateness.
-_NOTABLE_COMM_FRAC = 0.10
 
 
 def headline(
@@ -37,10 +36,10 @@ def headline(
     lead = next((finding for finding in findings if finding.recoverable_ns), None)
     if scope.on_host:
         return _host_headline(scope, lead, host_buckets)
-    comm = buckets.get("comm.unsplit", 0) / scope.window_ns
+    comm = buckets.get(UNSPLIT, 0) / scope.window_ns
     parts = [] if mfu is None else [f"MFU {100 * mfu:.1f} %."]
     parts.append(_lead(scope, lead, mfu) if lead else _nothing(scope, buckets))
-    if comm >= _NOTABLE_COMM_FRAC and (lead is None or comm > (lead.share or 0)):
+    if comm >= NOTABLE_COMM_FRAC and (lead is None or comm > (lead.share or 0)):
         parts.append(
             f"{_percent(comm)} % is exposed communication: waiting for other ranks and transfer."
         )
@@ -81,7 +80,7 @@ def _nothing(scope: Scope, buckets: dict[str, int]) -> str:
     tensor, other = shares.get("compute.tensor", 0), shares.get("compute.other", 0)
     idle = sum(share for name, share in shares.items() if name.startswith("idle."))
     copies = sum(share for name, share in shares.items() if name.startswith("copy."))
-    if not tensor + other + shares.get("comm.unsplit", 0):
+    if not tensor + other + shares.get(UNSPLIT, 0):
         return (
             "No kernel is recorded, so nothing can be said of the GPU's work: "
             f"copies take {_percent(copies)} % of the time."

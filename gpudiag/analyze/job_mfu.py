@@ -6,13 +6,12 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gpudiag.analyze.mfu import LOW_COVERAGE_FRAC, Efficiency, efficiency
+from gpudiag.analyze.evidence import NAMED
+from gpudiag.analyze.mfu import Efficiency, efficiency
 from gpudiag.analyze.peak import NoPeak, Peak, choose_peak
 from gpudiag.analyze.rank import DeviceAnalysis, Options, RankAnalysis
 from gpudiag.model.tables import Quality
-
-# A warning names this many kernels without FLOPs.
-_NAMED = 3
+from gpudiag.model.thresholds import LOW_COVERAGE_FRAC
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,23 +28,21 @@ class JobMfu:
 
 def job_mfu(ranks: Sequence[RankAnalysis], options: Options) -> JobMfu:
     """Count a job's FLOPs against its peak."""
-    devices = [(rank, device) for rank in ranks for device in rank.devices]
-    dtype = options.dtype or _dominant_dtype([device for _, device in devices])
+    of_rank = [(rank.rank, device) for rank in ranks for device in rank.devices]
+    devices = [device for _, device in of_rank]
+    dtype = options.dtype or _dominant_dtype(devices)
     peak = choose_peak(ranks, dtype, options.peak_tflops)
-    coverage = _coverage([device for _, device in devices])
-    counted = any(device.flops.full.hw_flops for _, device in devices)
+    counted = any(device.flops.full.hw_flops for device in devices)
     of_device: dict[tuple[int, int], Efficiency] = {}
     if isinstance(peak, Peak) and counted:
         of_device = {
-            (rank.rank, device.device.index): efficiency(
-                device, device.flops, peak, options.sm_clock_mhz
-            )
-            for rank, device in devices
+            (rank, device.device.index): efficiency(device, peak, options.sm_clock_mhz)
+            for rank, device in of_rank
         }
-    window = sum(device.window.length for _, device in devices)
+    window = sum(device.window.length for device in devices)
     weighed = [
-        (device.window.length, of_device[rank.rank, device.device.index])
-        for rank, device in devices
+        (device.window.length, of_device[rank, device.device.index])
+        for rank, device in of_rank
         if of_device
     ]
     return JobMfu(
@@ -54,7 +51,7 @@ def job_mfu(ranks: Sequence[RankAnalysis], options: Options) -> JobMfu:
         of_device=of_device,
         mfu=sum(ns * one.mfu for ns, one in weighed) / window if weighed else None,
         hfu=sum(ns * one.hfu for ns, one in weighed) / window if weighed else None,
-        quality=_quality([device for _, device in devices], peak, coverage, counted=counted),
+        quality=_quality(devices, peak, counted=counted),
     )
 
 
@@ -73,11 +70,7 @@ def _coverage(devices: Sequence[DeviceAnalysis]) -> float | None:
 
 
 def _quality(
-    devices: Sequence[DeviceAnalysis],
-    peak: Peak | NoPeak,
-    coverage: float | None,
-    *,
-    counted: bool,
+    devices: Sequence[DeviceAnalysis], peak: Peak | NoPeak, *, counted: bool
 ) -> list[Quality]:
     if not devices:
         return []
@@ -89,6 +82,7 @@ def _quality(
         may_be = f"; it may be one of: {', '.join(peak.candidates)}" if peak.candidates else ""
         message = f"no MFU: {peak.reason}{may_be}; give its dense peak with --peak-tflops"
         entries.append(Quality("mfu_unknown", "warning", 1, message))
+    coverage = _coverage(devices)
     if coverage is not None and coverage < LOW_COVERAGE_FRAC:
         message = (
             f"FLOPs are known for {100 * coverage:.1f} % of tensor kernel time, so MFU is at least "
@@ -105,7 +99,7 @@ def _uncounted(devices: Sequence[DeviceAnalysis]) -> str:
         for one in device.flops.uncounted:
             time[one.operator or one.name, one.reason] += one.time_ns
     return "; ".join(
-        f"{name} ({ns / 1e6:.1f} ms: {reason})" for (name, reason), ns in time.most_common(_NAMED)
+        f"{name} ({ns / 1e6:.1f} ms: {reason})" for (name, reason), ns in time.most_common(NAMED)
     )
 
 

@@ -74,6 +74,10 @@ class Scope:
         """Full periods summed over all devices of all ranks."""
         return sum(window.periods for window in self.windows)
 
+    def per_step(self, ns: int) -> int | None:
+        """Return the mean over all periods of all windows; None without steps."""
+        return ns // self.periods if self.periods else None
+
     @property
     def on_host(self) -> bool:
         """Whether no rank has device activity, so that the host's view is the whole answer."""

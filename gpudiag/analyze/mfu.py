@@ -23,8 +23,6 @@ from gpudiag.model.analysis import WaterfallTerm
 
 TENSOR = "compute.tensor"
 CONVENTION = "counted from operator shapes; full attention; embeddings and elementwise work 0"
-# Below this the count's coverage of tensor kernel time is worth a warning.
-LOW_COVERAGE_FRAC = 0.95
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,27 +34,24 @@ class Efficiency:
     terms: tuple[WaterfallTerm, ...]
 
 
-def efficiency(
-    analysis: DeviceAnalysis, flops: WindowFlops, peak: Peak, clock_mhz: float | None = None
-) -> Efficiency:
+def efficiency(analysis: DeviceAnalysis, peak: Peak, clock_mhz: float | None = None) -> Efficiency:
     """Return MFU, HFU and the waterfall of one device's window.
 
     Args:
-        analysis: the window, accounted for.
-        flops: what its kernels computed.
+        analysis: the window, accounted for, with what its kernels computed.
         peak: the denominator.
         clock_mhz: mean SM clock while tensor kernels ran; None leaves it in the residual.
     """
     window_ns = analysis.window.length
     budget = peak.flops_per_s * window_ns / 1e9
-    totals = flops.full
+    totals = analysis.flops.full
     leaves = analysis.leaves_ns()
     tensor = leaves.pop(TENSOR, 0) / window_ns
     parts = {
         "mfu": totals.model_flops / budget,
         "recompute": totals.recompute_flops / budget,
         "extra_flops": totals.extra_flops / budget,
-        "dtype": _dtype_cost(flops, peak) * 1e9 / window_ns,
+        "dtype": _dtype_cost(analysis.flops, peak) * 1e9 / window_ns,
     }
     slowed = _slowdown(peak, clock_mhz)
     if slowed is not None:

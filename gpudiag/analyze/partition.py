@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from gpudiag.model.tables import Mask
 
 
+UNSPLIT = "comm.unsplit"
+
+
 @dataclass(frozen=True, slots=True)
 class Partition:
     """A device's window cut into disjoint sets; together they are the window."""
@@ -47,7 +50,7 @@ class Partition:
         leaves = {
             "compute.tensor": self.tensor.total,
             "compute.other": self.other.total,
-            "comm.unsplit": self.comm.total,
+            UNSPLIT: self.comm.total,
         }
         leaves |= {COPY_BUCKETS[kind]: part.total for kind, part in self.copies.items()}
         return {name: ns for name, ns in leaves.items() if ns}

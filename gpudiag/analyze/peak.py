@@ -6,13 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gpudiag.analyze.rank import RankAnalysis
+from gpudiag.analyze.trace_flops.results import FP32_OR_TF32, UNKNOWN_DTYPE
 from gpudiag.hardware import Device as Gpu
 from gpudiag.hardware import Hints, lookup
 from gpudiag.model.tables import DeviceInfo
-
-# An operand type that a kernel's name does not tell: TF32 where the device has it.
-_FP32_OR_TF32 = "fp32_or_tf32"
-UNKNOWN_TYPE = "unknown"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +38,7 @@ class NoPeak:
 
 def settled(dtype: str, gpu: Gpu | None) -> str:
     """Return what a device computes in, where a kernel doesn't tell fp32 from tf32."""
-    if dtype != _FP32_OR_TF32:
+    if dtype != FP32_OR_TF32:
         return dtype
     return "tf32" if gpu and gpu.peak_tflops("tf32") else "fp32"
 
@@ -59,10 +56,10 @@ def choose_peak(
     gpu = _one_gpu(ranks)
     if peak_tflops is not None:
         row = gpu if isinstance(gpu, Gpu) else None
-        return Peak(settled(dtype or UNKNOWN_TYPE, row), peak_tflops * 1e12, "given by hand", row)
+        return Peak(settled(dtype or UNKNOWN_DTYPE, row), peak_tflops * 1e12, "given by hand", row)
     if isinstance(gpu, NoPeak):
         return gpu
-    if dtype is None or dtype == UNKNOWN_TYPE:
+    if dtype is None or dtype == UNKNOWN_DTYPE:
         return NoPeak("no operator tells its dtype")
     wanted = settled(dtype, gpu)
     rate = gpu.peak_tflops(wanted)

@@ -13,7 +13,7 @@ from gpudiag.analyze.hostview import host_leaves_ns
 from gpudiag.analyze.idle import LAUNCH_LATENCY_NS, IdleSplit, host_late_ns, split_idle
 from gpudiag.analyze.intervals import Intervals, union
 from gpudiag.analyze.names import COPY_BUCKETS, distinct, is_graph_launch
-from gpudiag.analyze.partition import Partition, partition
+from gpudiag.analyze.partition import UNSPLIT, Partition, partition
 from gpudiag.analyze.trace_flops.count import count_flops
 from gpudiag.analyze.trace_flops.results import WindowFlops
 from gpudiag.analyze.window import (
@@ -24,13 +24,9 @@ from gpudiag.analyze.window import (
     host_window,
     step_of,
 )
+from gpudiag.model import thresholds
 from gpudiag.model.job import RankTrace
 from gpudiag.model.tables import I64, Mask, Quality, Trace
-
-# Launch calls without device records above this share of a step: records are missing there.
-MISSING_RECORDS_FRAC = 0.01
-# Fewer full periods than this make any share uncertain.
-FEW_PERIODS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +140,7 @@ def _account(
     trace: Trace, host: Host, device: Device, window: Window, flops: WindowFlops
 ) -> DeviceAnalysis:
     parts = partition(device, window)
-    late = {"comm.unsplit": host_late_ns(device, host, parts.comm)}
+    late = {UNSPLIT: host_late_ns(device, host, parts.comm)}
     late |= {COPY_BUCKETS[k]: host_late_ns(device, host, part) for k, part in parts.copies.items()}
     missing, launches, lost = _missing_records(trace, host, window)
     return DeviceAnalysis(
@@ -174,7 +170,7 @@ def _missing_records(trace: Trace, host: Host, window: Window) -> tuple[Interval
     edges = np.array(window.edges or (window.start, window.end), dtype=np.int64)
     launched = np.bincount(period, minlength=len(edges) - 1)
     missing = np.bincount(period[lost], minlength=len(edges) - 1)
-    bad = missing > MISSING_RECORDS_FRAC * launched
+    bad = missing > thresholds.MISSING_RECORDS_FRAC * launched
     bad[period[cut]] = True
     return union(edges[:-1][bad], edges[1:][bad]), len(calls), int(lost.sum())
 
@@ -243,7 +239,7 @@ def _device_quality(analysis: DeviceAnalysis, host: Host) -> list[Quality]:
             "idle.launch_latency is not resolvable"
         )
         quality.append(Quality("host_device_offset", "warning", 1, message))
-    if window.basis != ALL and window.periods < FEW_PERIODS:
+    if window.basis != ALL and window.periods < thresholds.FEW_PERIODS:
         message = (
             f"device {device.index}: {window.periods} full steps ({window.basis}): low confidence"
         )

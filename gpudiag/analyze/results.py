@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from gpudiag.analyze.idle import host_late_ns
 from gpudiag.analyze.intervals import union
 from gpudiag.analyze.mfu import CONVENTION
+from gpudiag.analyze.partition import UNSPLIT
 from gpudiag.model.analysis import RankResult, WaterfallTerm
 
 if TYPE_CHECKING:
@@ -16,8 +17,6 @@ if TYPE_CHECKING:
     from gpudiag.analyze.comm.split import RankSplit
     from gpudiag.analyze.job_mfu import JobMfu
     from gpudiag.analyze.rank import DeviceAnalysis, RankAnalysis
-
-UNSPLIT = "comm.unsplit"
 
 
 def results_of(rank: RankAnalysis, mfu: JobMfu, split: RankSplit | None) -> list[RankResult]:

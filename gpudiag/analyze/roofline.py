@@ -7,10 +7,8 @@ from dataclasses import dataclass, replace
 
 from gpudiag.analyze.peak import NoPeak, Peak
 from gpudiag.analyze.rank import RankAnalysis
+from gpudiag.model import thresholds
 from gpudiag.model.analysis import KernelRow
-
-# What a well-written kernel reaches of its roof; the gain to be had is counted up to here.
-REACHABLE_FRAC = 0.8
 
 
 @dataclass(slots=True)
@@ -78,4 +76,4 @@ def _gain(total_ns: int, frac: float | None) -> int | None:
     """Return the time that reaching 80 % of the roof would give back, ns."""
     if frac is None:
         return None
-    return max(int(total_ns * (1 - frac / REACHABLE_FRAC)), 0)
+    return max(int(total_ns * (1 - frac / thresholds.REACHABLE_FRAC)), 0)

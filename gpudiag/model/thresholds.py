@@ -1,4 +1,4 @@
-"""Every threshold of the findings, with its reason; the catalogue and its docs print them."""
+"""Every threshold of findings, quality entries and the headline, with its reason."""
 
 from __future__ import annotations
 
@@ -20,6 +20,19 @@ MORE_COMPUTE_FRAC = 0.02
 # A kernel is slower than on the peers, and a GPU is slow if most of its kernel time is.
 SLOWER_KERNEL = 1.05
 MOST_KERNELS_FRAC = 0.8
+# What a well-written kernel reaches of its roof; the gain to be had is counted up to here.
+REACHABLE_FRAC = 0.8
+# Launch time that lies mostly in gaps this long is not made by short kernels.
+LONG_LAUNCH_GAP_NS = 1_000_000
+MOSTLY_FRAC = 0.5
+# Fewer full periods than this make any share uncertain (accounting.md 2).
+FEW_PERIODS = 3
+# Launch calls without device records above this share of a step: records are missing there.
+MISSING_RECORDS_FRAC = 0.01
+# Below this the count's coverage of tensor kernel time is worth a warning.
+LOW_COVERAGE_FRAC = 0.95
+# Exposed communication above this share is named in the headline: it hides someone's lateness.
+NOTABLE_COMM_FRAC = 0.10
 # Severity by share of GPU time.
 ERROR_FRAC = 0.20
 WARNING_FRAC = 0.05

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum
 
+# Operand types: not told by the shapes, and not told by the kernel (TF32 where the device has it).
 UNKNOWN_DTYPE = "unknown"
+FP32_OR_TF32 = "fp32_or_tf32"
 
 
 class Phase(IntEnum):

@@ -10,6 +10,7 @@ from gpudiag.analyze.grouping import group_by
 from gpudiag.analyze.host import Host
 from gpudiag.analyze.trace_flops.operators import AMBIGUOUS, VISIBLE, Operators
 from gpudiag.analyze.trace_flops.results import (
+    FP32_OR_TF32,
     UNKNOWN_DTYPE,
     DtypeFlops,
     FlopTotals,
@@ -21,9 +22,8 @@ from gpudiag.analyze.trace_flops.work import FP32, TF32, Work
 from gpudiag.model.tables import I64
 
 _FLOAT = "fp32"
-# A 4-byte float product: plain fp32 units, TF32 tensor cores, or the kernel doesn't tell.
+# A 4-byte float product: plain fp32 units, or TF32 tensor cores; else the kernel doesn't tell.
 _FLOAT_LABELS = {FP32: "fp32", TF32: "tf32"}
-_FLOAT_NOT_TOLD = "fp32_or_tf32"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +37,12 @@ class Labels:
 def operand_types(operators: Operators, work: Work) -> Labels:
     """Return the operand type of each kernel's operator."""
     types = [getattr(cost, "dtype", None) or UNKNOWN_DTYPE for cost in operators.costs]
-    names = sorted({*types, _FLOAT, _FLOAT_NOT_TOLD, *_FLOAT_LABELS.values()})
+    names = sorted({*types, _FLOAT, FP32_OR_TF32, *_FLOAT_LABELS.values()})
     codes = np.array([names.index(one) for one in types], dtype=np.int64)
     found = np.full(len(work.owner), -1, dtype=np.int64)
     owned = work.owner >= 0
     found[owned] = codes[operators.signature[work.owner[owned]]]
-    unit = np.full(max(FP32, TF32) + 1, names.index(_FLOAT_NOT_TOLD))
+    unit = np.full(max(FP32, TF32) + 1, names.index(FP32_OR_TF32))
     for code, name in _FLOAT_LABELS.items():
         unit[code] = names.index(name)
     return Labels(names, np.where(found == names.index(_FLOAT), unit[work.float_unit], found))
