@@ -80,7 +80,8 @@ def _nothing(scope: Scope, buckets: dict[str, int]) -> str:
     tensor, other = shares.get("compute.tensor", 0), shares.get("compute.other", 0)
     idle = sum(share for name, share in shares.items() if name.startswith("idle."))
     copies = sum(share for name, share in shares.items() if name.startswith("copy."))
-    if not tensor + other + shares.get(UNSPLIT, 0):
+    comm = sum(share for name, share in shares.items() if name.startswith("comm."))
+    if not tensor + other + comm:
         return (
             "No kernel is recorded, so nothing can be said of the GPU's work: "
             f"copies take {_percent(copies)} % of the time."

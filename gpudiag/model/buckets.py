@@ -47,6 +47,18 @@ BUCKETS = (
         "Time with a compute kernel running, but no tensor kernel.",
     ),
     _bucket(
+        "comm.wait",
+        "exposed communication, waiting for a rank that is late",
+        "The collective can't begin: the wait is charged to the last rank and what it did instead.",
+        "Exposed part of a matched collective before the last rank started it, on one clock.",
+    ),
+    _bucket(
+        "comm.transfer",
+        "exposed communication, the transfer itself",
+        "Every member is there; data moves, and no compute kernel hides it.",
+        "Exposed part of a matched collective after the last rank started it.",
+    ),
+    _bucket(
         "comm.unsplit",
         "exposed communication, waiting and transfer together",
         "One rank alone can't tell waiting for others from the transfer itself.",

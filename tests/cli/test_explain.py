@@ -67,3 +67,9 @@ def test_data_quality_is_explained_too():
     made |= {kind if kind in LOSSES else f"repaired_{kind}" for kind in MESSAGES}
     assert len(made) > 20
     assert made <= set(QUALITY)
+
+
+@pytest.mark.parametrize("name", ["comm.wait", "comm.transfer", "comm.unsplit"])
+def test_every_bucket_of_communication_is_explained(name):
+    """Those of one rank alone, and those of several."""
+    assert name in gpudiag("explain", name).stdout
