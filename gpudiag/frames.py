@@ -8,14 +8,18 @@ from __future__ import annotations
 
 import os
 import re
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import pandas as pd
 
-from gpudiag.analyze.job import analyze_job
-from gpudiag.analyze.rank import Options
+from gpudiag.analyze.job import analyze_job, common_steps
+from gpudiag.analyze.rank import Options, prepare
+from gpudiag.analyze.window import device_window, host_window
+from gpudiag.config import WINDOWS, suggestion
+from gpudiag.errors import UsageError
 from gpudiag.model.tables import INVALID_TIME, NOT_RECORDED, DeviceKind, HostCategory
 from gpudiag.trace.job import read_job
 
@@ -24,6 +28,8 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from gpudiag.analyze.rank import PreparedRank
+    from gpudiag.analyze.window import Window
     from gpudiag.model.analysis import Analysis
     from gpudiag.model.job import JobTraces, RankTrace
     from gpudiag.model.tables import Trace
@@ -42,15 +48,40 @@ def load(paths: Paths, *, window: str | None = None) -> Traces:
 
     Args:
         paths: one path or several, as ``gpudiag analyze`` takes them.
-        window: ``steps``, ``device_span`` or ``all`` forces the window of ``analysis()`` and
-            ``buckets()``; by default steps, where there are any.
+        window: ``steps``, ``device_span`` or ``all`` forces the window of ``analysis()``,
+            ``buckets()`` and of the tables with ``window=True``; by default steps, where there
+            are any.
+
+    Raises:
+        UsageError: there is no such window.
+        InputError: a path can't be read, or holds no trace.
     """
+    if window is not None and window not in WINDOWS:
+        raise UsageError(
+            f"window: there is no window {window!r}",
+            f"Windows are {', '.join(WINDOWS)}.",
+            "Correct the name" + (suggestion(window, WINDOWS) or "."),
+        )
     one = [paths] if isinstance(paths, (str, os.PathLike)) else paths
     return Traces(read_job([os.fspath(path) for path in one]), Options(window=window))
 
 
+@dataclass(frozen=True, slots=True)
+class _Rank:
+    """One rank, and which rows of its tables are wanted."""
+
+    source: RankTrace
+    device: Mask
+    host: Mask
+
+
 class Traces:
-    """The traces of one job: a table per kind of record, and the analysis."""
+    """The traces of one job: a table per kind of record, and the analysis.
+
+    A table holds all that is recorded; with ``window=True``, what starts inside the window that
+    the analysis accounts for: the device's own for kernels and copies, the training thread's for
+    what is recorded on the host. Nothing is left where there is no such window.
+    """
 
     def __init__(self, job: JobTraces, options: Options) -> None:
         self.job = job
@@ -60,33 +91,34 @@ class Traces:
         ranks = ", ".join(str(one.rank) for one in self.job.ranks)
         return f"<gpudiag.Traces of ranks {ranks}>"
 
-    def kernels(self) -> pd.DataFrame:
+    def kernels(self, *, window: bool = False) -> pd.DataFrame:
         """Return one row per kernel that ran on a device."""
-        return self._concat(_kernels)
+        return self._concat(_kernels, window=window)
 
-    def copies(self) -> pd.DataFrame:
+    def copies(self, *, window: bool = False) -> pd.DataFrame:
         """Return one row per memcpy and memset."""
-        return self._concat(_copies)
+        return self._concat(_copies, window=window)
 
-    def operators(self) -> pd.DataFrame:
+    def operators(self, *, window: bool = False) -> pd.DataFrame:
         """Return one row per framework operator."""
-        return self._concat(lambda rank: _host(rank, HostCategory.OPERATOR))
+        return self._concat(lambda rank: _host(rank, HostCategory.OPERATOR), window=window)
 
-    def annotations(self) -> pd.DataFrame:
+    def annotations(self, *, window: bool = False) -> pd.DataFrame:
         """Return one row per annotation: record_function spans, profiler steps, loader calls."""
-        return self._concat(lambda rank: _host(rank, HostCategory.ANNOTATION))
+        return self._concat(lambda rank: _host(rank, HostCategory.ANNOTATION), window=window)
 
-    def runtime_calls(self) -> pd.DataFrame:
+    def runtime_calls(self, *, window: bool = False) -> pd.DataFrame:
         """Return one row per call of the CUDA, HIP or XPU runtime and driver."""
-        return self._concat(lambda rank: _host(rank, HostCategory.RUNTIME, HostCategory.DRIVER))
+        wanted = (HostCategory.RUNTIME, HostCategory.DRIVER)
+        return self._concat(lambda rank: _host(rank, *wanted), window=window)
 
-    def collectives(self) -> pd.DataFrame:
+    def collectives(self, *, window: bool = False) -> pd.DataFrame:
         """Return one row per record that carries a collective's metadata."""
-        return self._concat(_collectives)
+        return self._concat(_collectives, window=window)
 
-    def steps(self) -> pd.DataFrame:
+    def steps(self, *, window: bool = False) -> pd.DataFrame:
         """Return one row per profiler step on the host."""
-        return self._concat(_steps)
+        return self._concat(_steps, window=window)
 
     def analysis(self) -> Analysis:
         """Return the analysis that ``gpudiag analyze`` prints."""
@@ -100,9 +132,17 @@ class Traces:
     def _analysis(self) -> Analysis:
         return analyze_job(self.job, self._options)
 
-    def _concat(self, table: Callable[[RankTrace], pd.DataFrame]) -> pd.DataFrame:
+    @cached_property
+    def _inside(self) -> list[_Rank]:
+        """Return each rank with the rows that start inside its windows."""
+        prepared = [prepare(rank, self._options) for rank in self.job.ranks]
+        numbers, _ = common_steps(prepared)
+        return [_within(one, numbers, self._options.window) for one in prepared]
+
+    def _concat(self, table: Callable[[_Rank], pd.DataFrame], *, window: bool) -> pd.DataFrame:
         """Return the table of every rank under one another, with one set of categories."""
-        frames = [table(rank) for rank in self.job.ranks]
+        ranks = self._inside if window else [_whole(rank) for rank in self.job.ranks]
+        frames = [table(rank) for rank in ranks]
         for column in frames[0].columns[frames[0].dtypes == "category"]:
             union = pd.api.types.union_categoricals([f[column] for f in frames]).categories
             for frame in frames:
@@ -110,19 +150,46 @@ class Traces:
         return pd.concat(frames, ignore_index=True)
 
 
-def _kernels(rank: RankTrace) -> pd.DataFrame:
-    return _device(rank, rank.trace.device.kind == DeviceKind.KERNEL).drop(columns="bytes")
+def _whole(rank: RankTrace) -> _Rank:
+    trace = rank.trace
+    return _Rank(rank, np.ones(len(trace.device), dtype=bool), np.ones(len(trace.host), dtype=bool))
 
 
-def _copies(rank: RankTrace) -> pd.DataFrame:
-    return _device(rank, rank.trace.device.kind != DeviceKind.KERNEL).drop(columns="graph_id")
+def _within(prepared: PreparedRank, numbers: set[int] | None, forced: str | None) -> _Rank:
+    """Mask the rows that start inside the windows that the analysis accounts for."""
+    source, host = prepared.source, prepared.host
+    table = source.trace.device
+    device = np.zeros(len(table), dtype=bool)
+    for one in prepared.devices:
+        window = device_window(one, host, numbers, forced)
+        device |= (table.device == one.index) & _starts(table.ts_ns, window)
+    view = host_window(host, numbers, forced) if len(host) else None
+    return _Rank(source, device, _starts(source.trace.host.ts_ns, view))
 
 
-def _device(rank: RankTrace, mask: Mask) -> pd.DataFrame:
-    trace, table, rows = rank.trace, rank.trace.device, np.flatnonzero(mask)
+def _starts(times: Ints, window: Window | None) -> Mask:
+    if window is None:
+        return np.zeros(len(times), dtype=bool)
+    inside: Mask = (times >= window.start) & (times < window.end)
+    return inside
+
+
+def _kernels(rank: _Rank) -> pd.DataFrame:
+    return _device(rank, rank.source.trace.device.kind == DeviceKind.KERNEL).drop(columns="bytes")
+
+
+def _copies(rank: _Rank) -> pd.DataFrame:
+    return _device(rank, rank.source.trace.device.kind != DeviceKind.KERNEL).drop(
+        columns="graph_id"
+    )
+
+
+def _device(rank: _Rank, mask: Mask) -> pd.DataFrame:
+    trace = rank.source.trace
+    table, rows = trace.device, np.flatnonzero(mask & rank.device)
     return pd.DataFrame(
         {
-            "rank": _same(rank.rank, rows),
+            "rank": _same(rank.source.rank, rows),
             "name": _names(trace, table.name[rows]),
             "start_ns": _ints(table.ts_ns[rows], INVALID_TIME),
             "dur_ns": _ints(table.dur_ns[rows], INVALID_TIME),
@@ -136,12 +203,13 @@ def _device(rank: RankTrace, mask: Mask) -> pd.DataFrame:
     )
 
 
-def _host(rank: RankTrace, *categories: HostCategory) -> pd.DataFrame:
-    trace, table = rank.trace, rank.trace.host
-    rows = np.flatnonzero(np.isin(table.category, [int(one) for one in categories]))
+def _host(rank: _Rank, *categories: HostCategory) -> pd.DataFrame:
+    trace, table = rank.source.trace, rank.source.trace.host
+    mask = np.isin(table.category, [int(one) for one in categories])
+    rows = np.flatnonzero(mask & rank.host)
     return pd.DataFrame(
         {
-            "rank": _same(rank.rank, rows),
+            "rank": _same(rank.source.rank, rows),
             "name": _names(trace, table.name[rows]),
             "start_ns": _ints(table.ts_ns[rows], INVALID_TIME),
             "dur_ns": _ints(table.dur_ns[rows], INVALID_TIME),
@@ -153,57 +221,59 @@ def _host(rank: RankTrace, *categories: HostCategory) -> pd.DataFrame:
     )
 
 
-def _collectives(rank: RankTrace) -> pd.DataFrame:
-    trace, table = rank.trace, rank.trace.collectives
+def _collectives(rank: _Rank) -> pd.DataFrame:
+    trace, table = rank.source.trace, rank.source.trace.collectives
     # A row of the device table for kernels, else of the host table.
     on_device = table.on_device
-    start_ns, dur_ns = (
+    start_ns, dur_ns, wanted = (
         np.where(on_device, _at(device, table.row, on_device), _at(host, table.row, ~on_device))
         for device, host in (
             (trace.device.ts_ns, trace.host.ts_ns),
             (trace.device.dur_ns, trace.host.dur_ns),
+            (rank.device, rank.host),
         )
     )
+    rows = np.flatnonzero(wanted)
     return pd.DataFrame(
         {
-            "rank": _same(rank.rank, table.row),
-            "op": _names(trace, table.op),
-            "on_device": on_device,
-            "start_ns": _ints(start_ns, INVALID_TIME),
-            "dur_ns": _ints(dur_ns, INVALID_TIME),
-            "group": _names(trace, table.group),
-            "group_description": _names(trace, table.group_description),
-            "group_ranks": _names(trace, table.group_ranks),
-            "group_size": _ints(table.group_size),
-            "seq": _ints(table.seq),
-            "dtype": _names(trace, table.dtype),
-            "in_elements": _ints(table.in_elements),
-            "out_elements": _ints(table.out_elements),
-            "src_rank": _ints(table.src_rank),
-            "dst_rank": _ints(table.dst_rank),
+            "rank": _same(rank.source.rank, rows),
+            "op": _names(trace, table.op[rows]),
+            "on_device": on_device[rows],
+            "start_ns": _ints(start_ns[rows], INVALID_TIME),
+            "dur_ns": _ints(dur_ns[rows], INVALID_TIME),
+            "group": _names(trace, table.group[rows]),
+            "group_description": _names(trace, table.group_description[rows]),
+            "group_ranks": _names(trace, table.group_ranks[rows]),
+            "group_size": _ints(table.group_size[rows]),
+            "seq": _ints(table.seq[rows]),
+            "dtype": _names(trace, table.dtype[rows]),
+            "in_elements": _ints(table.in_elements[rows]),
+            "out_elements": _ints(table.out_elements[rows]),
+            "src_rank": _ints(table.src_rank[rows]),
+            "dst_rank": _ints(table.dst_rank[rows]),
         }
     )
 
 
-def _at(column: Ints, rows: Ints, valid: Mask) -> Ints:
+def _at(column: Ints | Mask, rows: Ints, valid: Mask) -> Ints:
     """Return a column's values at rows, 0 where a row belongs to the other table."""
     values = np.zeros(len(rows), dtype=np.int64)
     values[valid] = column[rows[valid]]
     return values
 
 
-def _steps(rank: RankTrace) -> pd.DataFrame:
-    trace, table = rank.trace, rank.trace.host
+def _steps(rank: _Rank) -> pd.DataFrame:
+    trace, table = rank.source.trace, rank.source.trace.host
     numbers = {
         index: int(match[1])
         for index, text in enumerate(trace.strings)
         if (match := _STEP.match(text))
     }
     mask = np.isin(table.name, list(numbers)) & (table.category == HostCategory.ANNOTATION)
-    rows = np.flatnonzero(mask)
+    rows = np.flatnonzero(mask & rank.host)
     frame = pd.DataFrame(
         {
-            "rank": _same(rank.rank, rows),
+            "rank": _same(rank.source.rank, rows),
             "step": pd.array([numbers[int(name)] for name in table.name[rows]], dtype="Int64"),
             "start_ns": _ints(table.ts_ns[rows], INVALID_TIME),
             "dur_ns": _ints(table.dur_ns[rows], INVALID_TIME),

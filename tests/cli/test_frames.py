@@ -12,7 +12,7 @@ import require
 from cli.tiny import KERNEL_US, LOADER, write_trace
 
 import gpudiag
-from gpudiag.errors import InputError
+from gpudiag.errors import InputError, UsageError
 
 GUIDE = (require.REPO / "docs" / "how-to" / "notebook.md").read_text(encoding="utf-8")
 TABLES = "kernels copies operators annotations runtime_calls collectives steps buckets".split()  # noqa: SIM905
@@ -95,6 +95,34 @@ def test_several_paths_and_a_window(tmp_path):
     assert loaded.analysis().ranks[0].window_basis == "device_span"
     with pytest.raises(InputError):
         gpudiag.load(tmp_path / "none.json")
+    with pytest.raises(UsageError, match="no window 'step'") as caught:
+        gpudiag.load(path, window="step")
+    assert "Did you mean steps" in caught.value.fix
+
+
+def test_tables_hold_the_window_alone_where_asked(traces):
+    """Five steps recorded, three of them accounted for; the first and the last are left out."""
+    for table in (traces.kernels, traces.operators, traces.runtime_calls, traces.steps):
+        assert len(table()) == 5
+        assert len(table(window=True)) == 3
+    assert list(traces.steps(window=True)["step"]) == [1, 2, 3]
+
+
+@pytest.mark.parametrize("sample", ["sim-straggler-4rank", "gloo-clean"])
+def test_what_the_window_holds_is_what_the_analysis_counts(samples, sample):
+    """Per rank, the kernels that start in the window; on the host, every row of it."""
+    loaded = gpudiag.load(samples / sample)
+    for method in TABLES[:-1]:
+        whole, inside = getattr(loaded, method)(), getattr(loaded, method)(window=True)
+        assert len(inside) < len(whole) or not len(whole)
+        assert list(inside.columns) == list(whole.columns)
+    kernels = loaded.kernels(window=True)
+    for result in loaded.analysis().ranks:
+        starts = kernels.loc[kernels["rank"] == result.rank, "start_ns"]
+        if result.window_ns:
+            assert starts.max() - starts.min() < result.window_ns
+        else:
+            assert starts.empty
 
 
 def test_the_examples_of_the_guide_run(samples, monkeypatch):
