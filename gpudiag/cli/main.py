@@ -56,7 +56,7 @@ def group(
     Examples:
       gpudiag analyze traces/
       gpudiag analyze trace.json.gz -v
-      gpudiag mfu --model config.json --seq 8192 --tokens-per-s 2.9M --gpus 256 --gpu h100-sxm
+      gpudiag mfu --help
       gpudiag explain input_stall
     """  # noqa: D301 - \b tells typer not to re-wrap the examples
     session: Session = ctx.obj

@@ -72,6 +72,23 @@ def test_links_lead_somewhere(page):
     assert not [link for link in links if not (page.parent / link).exists()]
 
 
+@pytest.mark.needs("torch")
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_the_tutorial_s_script_records_what_it_promises(tmp_path, ranks):
+    """Four periods per rank on any machine, started as the tutorial starts it."""
+    page = (DOCS / "tutorial.md").read_text(encoding="utf-8")
+    script = tmp_path / "train.py"
+    script.write_text(re.search(r"<!-- train.py -->\n```python\n(.*?)```", page, re.DOTALL)[1])
+    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
+    command = [sys.executable, *(launcher if ranks > 1 else []), str(script)]
+    done = subprocess.run(command, cwd=tmp_path, check=False, capture_output=True, encoding="utf-8")
+    assert done.returncode == 0, done.stderr
+    shown = gpudiag("analyze", tmp_path / "traces")
+    assert shown.returncode == 0, shown.stderr
+    data = json.loads(gpudiag("analyze", tmp_path / "traces", "--json").stdout)
+    assert [len(one["host_steps_ns"]) for one in data["ranks"]] == [4] * ranks
+
+
 def test_the_capture_is_what_the_two_commands_show():
     """The README runs the sample that it shows."""
     readme = (require.REPO / "README.md").read_text(encoding="utf-8")

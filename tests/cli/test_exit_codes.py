@@ -115,6 +115,30 @@ def test_a_window_that_cannot_be_had_is_exit_3(tmp_path):
     assert gpudiag("analyze", path).returncode == 0
 
 
+def test_traces_of_two_runs_are_exit_2(tmp_path):
+    """Found only after reading; the files are named, their folder once, and nothing is analysed."""
+    for name, size in (("a", 1), ("b", 2)):
+        trace = tiny_trace()
+        trace["distributedInfo"]["world_size"] = size
+        (tmp_path / f"{name}.json").write_text(json.dumps(trace))
+    done = gpudiag("analyze", tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.count(str(tmp_path)) == 1
+    assert "world size 1: a.json" in done.stderr
+
+
+def test_other_files_in_a_folder_are_null_in_the_json_and_no_fault(tmp_path):
+    """A file that was not read has no number of events, not 0; the report doesn't count it."""
+    write_trace(tmp_path / "trace.json")
+    (tmp_path / "answer.json").write_text('{"answer": 42}')
+    data = json.loads(gpudiag("analyze", tmp_path, "--json").stdout)
+    answer = next(one for one in data["inputs"] if one["status"] == "skipped")
+    assert (answer["events"], answer["bytes"]) == (None, None)
+    assert "skipped" not in gpudiag("analyze", tmp_path).stdout
+    shown = gpudiag("analyze", tmp_path, "-v").stdout
+    assert "a JSON file without traceEvents" in " ".join(shown.split())
+
+
 def test_stdin_is_a_trace(trace):
     """``zcat trace.json.gz | gpudiag analyze -``, compressed or not."""
     raw = trace.read_bytes()
@@ -200,6 +224,15 @@ def test_usage_errors_suggest(args, said):
     assert said in done.stdout + done.stderr
     assert not done.stdout or not args
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("command", [[], ["analyze"], ["explain"]])
+def test_examples_of_the_help_fit_narrow_terminals(command):
+    """They are commands to copy, so they are not wrapped: 40 columns hold them."""
+    shown = gpudiag(*command, "--help").stdout
+    if "Examples:" in shown:
+        examples = shown.split("Examples:")[1].split("\n\n")[0].splitlines()
+        assert not [line for line in examples if len(line) > 40]
 
 
 @pytest.mark.parametrize(
