@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gpudiag.analyze.comm.transfer import DEGRADED, taken_ns
+from gpudiag.analyze.losses import parts_of
 from gpudiag.analyze.names import HostClass
 from gpudiag.model import format as fmt
 from gpudiag.model import thresholds
 
 if TYPE_CHECKING:
+    from gpudiag.analyze.comm.job import Communication
+    from gpudiag.analyze.comm.transfer import Part
     from gpudiag.analyze.losses import Loss, Scope
     from gpudiag.model.analysis import GapCause
     from gpudiag.model.entry import Entry
@@ -111,3 +116,41 @@ def sync_operators(scope: Scope) -> list[str]:
         "(mostly the GPU working)"
         for name, (count, ns) in ranked
     ]
+
+
+def transfer_evidence(finding: str, scope: Scope) -> list[str]:
+    """Name the collectives that cost most, with the fit that they are held against."""
+    if scope.found is None:
+        return []
+    parts = [part for rank in scope.ranks for part in parts_of(finding, scope, rank.rank)]
+    sums: dict[tuple[str, int | None, int], list[Part]] = {}
+    for part in parts:
+        one = scope.found.matched[part.collective]
+        sums.setdefault((one.kind.value, one.bytes, one.size), []).append(part)
+    ordered = sorted(sums.items(), key=lambda item: -sum(taken_ns(finding, p) for p in item[1]))
+    lines = [_collectives(finding, scope.found, key, mine) for key, mine in ordered[:NAMED]]
+    if finding == DEGRADED:
+        lines.append("no counters of links or GPUs are in these traces: the cause is not known")
+    return lines
+
+
+def _collectives(
+    finding: str, found: Communication, key: tuple[str, int | None, int], parts: list[Part]
+) -> str:
+    kind, size, ranks = key
+    chosen = sorted({part.collective for part in parts})
+    total = sum(taken_ns(finding, part) for part in parts)
+    alpha = found.transfer.alphas.get(chosen[0])
+    best = found.transfer.references[chosen[0]]
+    text = f"{len(chosen)} × {kind}, {(size or 0) / 1e6:.3f} MB over {ranks} ranks"
+    text += f": {total / 1e6:.3f} ms on all ranks"
+    if alpha:
+        of = f"{alpha.samples} transfers of {alpha.sizes} sizes"
+        text += f"; alpha {alpha.ns / 1000:.1f} us (fit of {of})"
+    if math.isfinite(best.bus_gb_s):
+        text += f"; best {best.bus_gb_s:.1f} GB/s on the bus (best decile of {best.samples})"
+    if finding == DEGRADED:
+        worst = max(parts, key=lambda part: part.times_expected or 0)
+        text += f"; up to {worst.times_expected:.1f} times as long, on every rank"
+        text += f", of {best.samples} alike"
+    return text

@@ -11,9 +11,10 @@ from gpudiag.analyze.evidence import (
     loads_itself,
     long_launch_frac,
     sync_operators,
+    transfer_evidence,
     where,
 )
-from gpudiag.analyze.losses import Loss, Scope, losses_of
+from gpudiag.analyze.losses import PARTS_OF_TRANSFER, Loss, Scope, is_above, losses_of
 from gpudiag.model import format as fmt
 from gpudiag.model import thresholds
 from gpudiag.model.analysis import Finding, GapCause
@@ -57,15 +58,15 @@ def _find(
     if entry.buckets[0].startswith("compute."):
         return None  # what kernels make of the device: see efficiency.py
     losses = losses_of(entry, scope)
-    above = [loss for loss in losses if loss.recoverable_frac >= entry.min_share]
-    recoverable = sum(loss.recoverable for loss in losses)
-    if not above and recoverable < entry.min_share * scope.window_ns:
+    if not is_above(entry, losses, scope):
         return None
     evidence = how_much(scope, losses)
     if entry.id == "gpu_shared":
         evidence.append("gaps of one length with work enqueued; a guess until the process is seen")
     else:
         evidence += where(entry, causes)
+    if entry.id in PARTS_OF_TRANSFER:
+        evidence += transfer_evidence(entry.id, scope)
     if entry.id == "host_sync":
         evidence += sync_operators(scope)
     return _finding(entry, scope, losses, evidence, _advice(entry, scope, causes, evidence))

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import replace
 from statistics import median_low
 from typing import TYPE_CHECKING
 
 from gpudiag import __version__
 from gpudiag.analyze.comm.job import communication
-from gpudiag.analyze.comm.results import blame_rows, clock_of, wait_matrix_of
+from gpudiag.analyze.comm.results import blame_rows, clock_of, ring_and_tree, wait_matrix_of
+from gpudiag.analyze.comm.roles import parallelism
 from gpudiag.analyze.comm.table import collective_table
 from gpudiag.analyze.efficiency import efficiency_findings
 from gpudiag.analyze.findings import find, ranked
@@ -54,8 +56,7 @@ def analyze_job(job: JobTraces, options: Options | None = None) -> Analysis:
     gaps, causes = _gaps(ranks)
     mfu = job_mfu(ranks, options)
     kernels = with_roofline(kernel_table(ranks), ranks, mfu.peak)
-    splits = found.splits if found else {}
-    results = [result for rank in ranks for result in results_of(rank, mfu, splits.get(rank.rank))]
+    results = [result for rank in ranks for result in results_of(rank, mfu, found)]
     buckets = _sum(result.buckets_ns for result in results)
     host_buckets = _sum(rank.host_buckets_ns for rank in ranks)
     findings = find(scope, causes, kernels, job.missing_ranks)
@@ -65,7 +66,9 @@ def analyze_job(job: JobTraces, options: Options | None = None) -> Analysis:
     return Analysis(
         gpudiag_version=__version__,
         inputs=job.inputs,
-        job=_job(job, scope, results, mfu),
+        job=replace(
+            _job(job, scope, results, mfu), parallelism=parallelism(found.roles if found else {})
+        ),
         clock=clock_of(found),
         ranks=results,
         job_buckets_ns=buckets,
@@ -77,6 +80,7 @@ def analyze_job(job: JobTraces, options: Options | None = None) -> Analysis:
         wait_matrix_ns=wait_matrix_of(found, ranks),
         blame=blame_rows(found, ranks, causes),
         unattributed_wait_ns=found.blame.unattributed_ns if found else None,
+        ring_tree=ring_and_tree(found, ranks, job.world_size),
         kernels=kernels,
         gaps=gaps,
         gap_causes=causes,

@@ -12,18 +12,31 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gpudiag.analyze.comm.causes import CausedWait, waits_by_finding
+from gpudiag.analyze.comm.transfer import (
+    BANDWIDTH,
+    DEGRADED,
+    LATENCY,
+    parts_of_finding,
+    taken_ns,
+)
 from gpudiag.analyze.idle import BLOCKED, CAUSE_BUCKETS, host_late_ns
 from gpudiag.analyze.intervals import as_pieces, intersect, sum_by_owner, union
 from gpudiag.analyze.names import HostClass
 from gpudiag.model import thresholds
+from gpudiag.model.catalogue import CATALOGUE
 
 if TYPE_CHECKING:
     from gpudiag.analyze.comm.job import Communication
     from gpudiag.analyze.comm.split import RankSplit
+    from gpudiag.analyze.comm.transfer import Part
     from gpudiag.analyze.rank import DeviceAnalysis, RankAnalysis
     from gpudiag.analyze.window import Window
     from gpudiag.model.entry import Entry
     from gpudiag.model.tables import I64, Mask
+
+
+# Findings that take their share of exposed transfer before comm_exposed does.
+PARTS_OF_TRANSFER = (LATENCY, BANDWIDTH, DEGRADED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +76,7 @@ class Scope:
     # What ranks made others wait, by finding and culprit; and each rank's communication, split.
     waits: Mapping[str, Mapping[int, CausedWait]] = field(default_factory=dict)
     splits: Mapping[int, RankSplit] = field(default_factory=dict)
+    found: Communication | None = None
 
     @property
     def window_ns(self) -> int:
@@ -97,6 +111,7 @@ def scope_of(ranks: list[RankAnalysis], found: Communication | None) -> Scope:
         devices or [rank.host_window for rank in ranks if rank.host_window],
         waits_by_finding(found.blame, ranks) if found else {},
         found.splits if found else {},
+        found,
     )
 
 
@@ -125,6 +140,8 @@ def _with_wait(loss: Loss, wait: CausedWait | None) -> Loss:
 
 
 def _own_losses(entry: Entry, scope: Scope) -> list[Loss]:
+    if entry.id in PARTS_OF_TRANSFER:
+        return _part_losses(entry.id, scope)
     if entry.buckets[0] == "comm.transfer":
         return _transfer_losses(scope)
     if entry.buckets[0] == "comm.wait":
@@ -141,16 +158,82 @@ def _own_losses(entry: Entry, scope: Scope) -> list[Loss]:
     return losses
 
 
+def is_above(entry: Entry, losses: list[Loss], scope: Scope) -> bool:
+    """Tell whether what can come back reaches the threshold: on one rank, or of the whole job."""
+    share = entry.min_share or 0
+    if any(loss.recoverable_frac >= share for loss in losses):
+        return True
+    return bool(losses) and sum(one.recoverable for one in losses) >= share * scope.window_ns
+
+
 def _transfer_losses(scope: Scope) -> list[Loss]:
+    """Return exposed transfer, less what findings of its parts name."""
+    named = [
+        losses
+        for finding in PARTS_OF_TRANSFER
+        if is_above(CATALOGUE[finding], losses := _part_losses(finding, scope), scope)
+    ]
+    taken: dict[int, int] = {}
+    for loss in (loss for losses in named for loss in losses):
+        taken[loss.rank] = taken.get(loss.rank, 0) + loss.lost
     losses = []
     for rank, analysis in scope.devices:
         split = scope.splits.get(rank.rank)
-        if split and split.transfer_ns:
-            pieces = union(split.transfer.starts, split.transfer.ends)
-            late = host_late_ns(analysis.device, rank.host, pieces)
-            lost = split.transfer_ns
-            losses.append(Loss(rank.rank, lost, lost - late, len(pieces), analysis.window.length))
+        lost = split.transfer_ns - taken.get(rank.rank, 0) if split else 0
+        if split and lost:
+            in_time = _in_time(rank, analysis, split)
+            count = len(union(split.transfer.starts, split.transfer.ends))
+            kept = lost * in_time // split.transfer_ns
+            losses.append(Loss(rank.rank, lost, kept, count, analysis.window.length))
     return losses
+
+
+def _in_time(rank: RankAnalysis, analysis: DeviceAnalysis, split: RankSplit) -> int:
+    """Return exposed transfer while the host was not late, ns."""
+    pieces = union(split.transfer.starts, split.transfer.ends)
+    return split.transfer_ns - host_late_ns(analysis.device, rank.host, pieces)
+
+
+def _part_losses(finding: str, scope: Scope) -> list[Loss]:
+    """Return one part of exposed transfer of each device, late hosts taken out in proportion.
+
+    Latency comes back where collectives of a group are merged to one a step: of n, n - 1.
+    """
+    losses = []
+    for rank, analysis in scope.devices:
+        split = scope.splits.get(rank.rank)
+        parts = parts_of(finding, scope, rank.rank)
+        lost = sum(taken_ns(finding, part) for part in parts)
+        if not split or not lost:
+            continue
+        kept = lost * _in_time(rank, analysis, split) // split.transfer_ns
+        if finding == LATENCY:
+            kinds = len({_merging_key(scope, part.collective) for part in parts})
+            left = min(kinds * max(analysis.window.periods, 1), len(parts))
+            kept = kept * (len(parts) - left) // len(parts)
+        losses.append(Loss(rank.rank, lost, kept, len(parts), analysis.window.length))
+    return losses
+
+
+def _merging_key(scope: Scope, collective: int) -> tuple[object, object]:
+    """Return what collectives must share to be merged: kind and group."""
+    if scope.found is None:
+        return (None, None)
+    one = scope.found.matched[collective]
+    return (one.kind, one.group)
+
+
+def parts_of(finding: str, scope: Scope, rank: int) -> list[Part]:
+    """Return the parts of a rank's transfers that a finding is about."""
+    if scope.found is None:
+        return []
+    found, mine = scope.found, scope.found.transfer.parts.get(rank, ())
+    roles = {
+        part.collective: role.name
+        for part in mine
+        if (group := found.matched[part.collective].group) and (role := found.roles.get(group))
+    }
+    return parts_of_finding(finding, mine, roles)
 
 
 def _loss(entry: Entry, rank: RankAnalysis, analysis: DeviceAnalysis) -> Loss | None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from statistics import median_low
 from typing import TYPE_CHECKING
 
+from gpudiag.analyze.comm.roles import comm_by_role_ns
 from gpudiag.analyze.idle import host_late_ns
 from gpudiag.analyze.intervals import union
 from gpudiag.analyze.mfu import CONVENTION
@@ -14,22 +16,26 @@ from gpudiag.model.analysis import RankResult, WaterfallTerm
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from gpudiag.analyze.comm.job import Communication
     from gpudiag.analyze.comm.split import RankSplit
     from gpudiag.analyze.job_mfu import JobMfu
     from gpudiag.analyze.rank import DeviceAnalysis, RankAnalysis
 
 
-def results_of(rank: RankAnalysis, mfu: JobMfu, split: RankSplit | None) -> list[RankResult]:
+def results_of(rank: RankAnalysis, mfu: JobMfu, found: Communication | None) -> list[RankResult]:
     """Return a result per device; one without device where none was accounted for.
 
     The host view belongs to the rank: it stands on the first of its results.
     """
+    split = found.splits.get(rank.rank) if found else None
+    roles = comm_by_role_ns(split, found.matched, found.roles) if found and split else {}
     if not rank.devices:
-        return [_result(rank, None, mfu, None, with_host=True)]
-    return [
+        return [replace(_result(rank, None, mfu, None, with_host=True), comm_by_role_ns=roles)]
+    results = [
         _result(rank, analysis, mfu, split, with_host=index == 0)
         for index, analysis in enumerate(rank.devices)
     ]
+    return [replace(results[0], comm_by_role_ns=roles), *results[1:]]
 
 
 def _result(

@@ -164,6 +164,7 @@ class CollectiveRow:
 
     op: str
     role: str | None = None  # dp, fsdp, tp, ...; None where not inferred
+    role_inferred: bool = False  # traces record no role: every role is inferred
     group_size: int
     bytes: int | None
     dtype: str | None
@@ -177,9 +178,24 @@ class CollectiveRow:
     exposed_ns: int
     hidden_ns: int
     host_late_ns: int | None = None
+    algbw_gb_s: float | None = None
     busbw_gb_s: float | None = None
+    best_busbw_gb_s: float | None = None  # best decile of its size class, without alpha if known
     alpha_us: float | None = None
     last_rank_counts: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RingTreeRow:
+    """What a collective of no bytes costs in a ring and in a tree, by NCCL's constants."""
+
+    op: str
+    ranks: int
+    nodes: int
+    protocol: str  # LL, LL128, Simple
+    ring_alpha_us: float
+    tree_alpha_us: float | None  # None where NCCL has no tree
+    nodes_basis: str  # how the nodes were counted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -227,6 +243,7 @@ class Analysis:
     job_buckets_ns: dict[str, int]
     job_host_buckets_ns: dict[str, int]
     collectives: list[CollectiveRow] = field(default_factory=list)
+    ring_tree: list[RingTreeRow] = field(default_factory=list)
     kernels: list[KernelRow]
     gaps: list[Gap]
     gap_causes: list[GapCause]

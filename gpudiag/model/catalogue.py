@@ -7,6 +7,7 @@ is reported when its share of the window reaches ``min_share``; thresholds.py sa
 from __future__ import annotations
 
 from gpudiag.model.buckets import BUCKETS
+from gpudiag.model.catalogue_comm import TRANSFER_FINDINGS
 from gpudiag.model.entry import Entry
 from gpudiag.model.thresholds import (
     COMMON_FRAC,
@@ -394,4 +395,6 @@ _FINDINGS = (
 )
 
 
-CATALOGUE: dict[str, Entry] = {entry.id: entry for entry in (*_FINDINGS, *BUCKETS)}
+CATALOGUE: dict[str, Entry] = {
+    entry.id: entry for entry in (*_FINDINGS, *TRANSFER_FINDINGS, *BUCKETS)
+}

@@ -42,3 +42,21 @@ SHARED_TOLERANCE_FRAC = 0.10
 SHARED_GAP_NS = 500_000
 # Findings told by a pattern that something else may make too: always called a guess.
 GUESSES = frozenset({"gpu_shared", "memory_bound"})
+# Fewer transfers of a size class have no best decile worth comparing with.
+FEW_COLLECTIVES = 8
+# A size counts in the latency fit from this many transfers on, and sizes must be this far apart:
+# between closer ones the noise of times is larger than the difference of bytes.
+FEW_OF_A_SIZE = 2
+SIZES_APART = 4
+# Latency is seen where it makes this share of the smallest message's time.
+LATENCY_SEEN_FRAC = 0.2
+# A transfer this much slower than the job's own best is no jitter.
+DEGRADED_TIMES = 1.5
+# Gathering parameters for forward and backward makes two all-gathers a reduce-scatter; allow for
+# layers that are kept.
+GATHERS_PER_SCATTER = 1.5
+# DDP's first bucket, the smallest, holds 1 MiB; activations of one size come at least this often a
+# step, and make most of the group's reductions.
+SMALL_BUCKET_BYTES = 2**20
+LAYERS_PER_STEP = 4
+SAME_SIZE_FRAC = 0.75

@@ -9,9 +9,11 @@ from dataclasses import dataclass
 from gpudiag.analyze.comm.blame import Blame, Blamer
 from gpudiag.analyze.comm.clock import Clocks, align
 from gpudiag.analyze.comm.match import Matched, Matching, match
-from gpudiag.analyze.comm.records import Record, device_records, host_records
+from gpudiag.analyze.comm.records import GroupKey, Record, device_records, host_records
+from gpudiag.analyze.comm.roles import Role, roles_of
 from gpudiag.analyze.comm.split import Arrivals, RankSplit, arrivals, split_rank
 from gpudiag.analyze.comm.timeline import Timeline, device_timeline, host_timeline
+from gpudiag.analyze.comm.transfer import Transfer, transfers
 from gpudiag.analyze.hostview import host_layers
 from gpudiag.analyze.intervals import EMPTY, Intervals
 from gpudiag.analyze.rank import RankAnalysis
@@ -28,6 +30,8 @@ class Communication:
     splits: Mapping[int, RankSplit]  # by rank
     blame: Blame
     quality: list[Quality]
+    transfer: Transfer
+    roles: Mapping[GroupKey, Role]
 
     @property
     def matched(self) -> list[Matched]:
@@ -60,7 +64,9 @@ def communication(ranks: Sequence[RankAnalysis]) -> Communication | None:
     timelines = {number: _timeline(rank) for number, rank in by_rank.items()}
     blame = Blamer(matching.matched, arrived, clocks, timelines, splits).blame()
     quality = _quality(matching, clocks)
-    return Communication(matching, clocks, arrived, splits, blame, quality)
+    transfer = transfers(matching.matched, arrived, clocks, splits)
+    roles = roles_of(matching.matched)
+    return Communication(matching, clocks, arrived, splits, blame, quality, transfer, roles)
 
 
 def _records(rank: RankAnalysis) -> list[Record]:

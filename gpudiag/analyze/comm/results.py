@@ -7,9 +7,11 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from gpudiag.analyze.comm.job import Communication
+from gpudiag.analyze.comm.kinds import Kind
+from gpudiag.analyze.comm.ringtree import ring_tree_rows
 from gpudiag.analyze.rank import RankAnalysis
 from gpudiag.analyze.window import Window
-from gpudiag.model.analysis import BlameRow, Clock, GapCause
+from gpudiag.model.analysis import BlameRow, Clock, GapCause, RingTreeRow
 
 
 def clock_of(found: Communication | None) -> Clock:
@@ -87,3 +89,17 @@ def _span(rank: int, cause: str, causes: Sequence[GapCause]) -> str | None:
     """Return what the culprit's host was in most, in gaps of that cause."""
     mine = (one for one in causes if one.cause == cause and rank in one.ranks)
     return next((one.host_span for one in mine), None)
+
+
+def ring_and_tree(
+    found: Communication | None, ranks: Sequence[RankAnalysis], world_size: int | None
+) -> list[RingTreeRow]:
+    """Return the alphas of the kinds that run over the whole job; none where nodes are unknown."""
+    if found is None or world_size is None or not all(rank.devices for rank in ranks):
+        return []
+    hosts = {rank.host_name for rank in ranks}
+    if None in hosts or len(ranks) != world_size or world_size % len(hosts):
+        return []
+    used = {one.kind for one in found.matched if one.size == world_size}
+    kinds = [kind for kind in Kind if kind in used]
+    return ring_tree_rows(kinds, world_size, len(hosts), "host names in the traces")

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from statistics import median
 
 from gpudiag.analyze.comm.job import Communication, last_counts
-from gpudiag.analyze.comm.kinds import bus_factor
+from gpudiag.analyze.comm.kinds import Kind, bus_factor
 from gpudiag.analyze.comm.match import Matched
 from gpudiag.analyze.rank import RankAnalysis
 from gpudiag.model.analysis import CollectiveRow
 
-_Key = tuple[str, int, int | None, str | None]
+_Key = tuple[str, int, int | None, str | None, str | None]
 
 
 def collective_table(found: Communication, ranks: Sequence[RankAnalysis]) -> list[CollectiveRow]:
-    """Sum collectives by (op, group size, bytes, dtype), the most exposed first."""
+    """Sum collectives by (op, group size, bytes, dtype, role), the most exposed first."""
     windows = {rank.rank: window for rank in ranks if (window := _window(rank))}
     groups: dict[_Key, list[int]] = defaultdict(list)
     for index, one in enumerate(found.matched):
@@ -24,7 +25,7 @@ def collective_table(found: Communication, ranks: Sequence[RankAnalysis]) -> lis
             rank in windows and windows[rank][0] <= record.start < windows[rank][1]
             for rank, record in one.records.items()
         ):
-            groups[_key(one)].append(index)
+            groups[_key(found, one)].append(index)
     rows = [_row(found, key, indices, windows) for key, indices in groups.items()]
     return sorted(rows, key=lambda row: (-(row.exposed_ns or 0), row.op, row.bytes or 0))
 
@@ -34,9 +35,10 @@ def _window(rank: RankAnalysis) -> tuple[int, int] | None:
     return (window.start, window.end) if window else None
 
 
-def _key(one: Matched) -> _Key:
+def _key(found: Communication, one: Matched) -> _Key:
     dtype = next((r.dtype for r in one.records.values() if r.dtype), None)
-    return one.kind.value, one.size, one.bytes, dtype
+    role = found.roles.get(one.group) if one.group else None
+    return one.kind.value, one.size, one.bytes, dtype, role.name if role else None
 
 
 def _row(
@@ -45,7 +47,7 @@ def _row(
     indices: Sequence[int],
     windows: dict[int, tuple[int, int]],
 ) -> CollectiveRow:
-    op, size, n_bytes, dtype = key
+    op, size, n_bytes, dtype, role = key
     chosen = set(indices)
     parts = [
         part for split in found.splits.values() for part in split.parts if part.collective in chosen
@@ -58,8 +60,13 @@ def _row(
         for rank, record in found.matched[index].records.items()
         if rank in windows and record.start < windows[rank][1] and record.end > windows[rank][0]
     )
+    bus = _bus_bandwidth(found, indices)
+    factor = bus_factor(Kind(op), size)
+    costs = _costs(found, chosen)
     return CollectiveRow(
         op=op,
+        role=role,
+        role_inferred=role is not None,
         group_size=size,
         bytes=n_bytes,
         dtype=dtype,
@@ -68,20 +75,53 @@ def _row(
         transfer_ns=transfer,
         exposed_ns=wait + transfer,
         hidden_ns=max(total - wait - transfer, 0),
-        busbw_gb_s=_bus_bandwidth(found, indices),
+        latency_ns=costs[0],
+        bandwidth_ns=costs[1],
+        degraded_ns=costs[2],
+        algbw_gb_s=bus / factor if bus and factor else None,
+        busbw_gb_s=bus,
+        best_busbw_gb_s=_best_bandwidth(found, indices),
+        alpha_us=_alpha_us(found, indices),
         last_rank_counts=last_counts(found, indices),
     )
 
 
+def _costs(found: Communication, chosen: set[int]) -> tuple[int | None, int | None, int | None]:
+    """Return latency, bandwidth and degraded, ns; None if unknown for one of the collectives."""
+    parts = [
+        part for mine in found.transfer.parts.values() for part in mine if part.collective in chosen
+    ]
+    return (
+        _sum(part.latency_ns for part in parts),
+        _sum(part.bandwidth_ns for part in parts),
+        _sum(part.degraded_ns for part in parts),
+    )
+
+
+def _sum(values: Iterable[int | None]) -> int | None:
+    known = list(values)
+    return None if None in known else sum(ns for ns in known if ns is not None)
+
+
+def _best_bandwidth(found: Communication, indices: Sequence[int]) -> float | None:
+    references = found.transfer.references
+    rates = [references[index].bus_gb_s for index in indices if index in references]
+    best = median(rates) if rates else math.inf
+    return best if math.isfinite(best) else None
+
+
+def _alpha_us(found: Communication, indices: Sequence[int]) -> float | None:
+    alphas = found.transfer.alphas
+    known = [alphas[index].ns / 1000 for index in indices if index in alphas]
+    return median(known) if known else None
+
+
 def _bus_bandwidth(found: Communication, indices: Sequence[int]) -> float | None:
-    """Return the median of size x factor / (end - last arrival), GB/s (bytes per ns)."""
-    rates = []
-    for index in indices:
-        one, arrived = found.matched[index], found.arrived.get(index)
-        if arrived is None or not one.bytes:
-            continue
-        ends = [found.clocks.aligned(rank, r.end) for rank, r in one.records.items()]
-        took = max(ends) - arrived.last
-        if took > 0:
-            rates.append(one.bytes * bus_factor(one.kind, one.size) / took)
+    """Return the median of size x factor / (last end - last arrival), GB/s (bytes per ns)."""
+    took = found.transfer.took_ns
+    rates = [
+        size * bus_factor(one.kind, one.size) / took[index]
+        for index in indices
+        if index in took and (size := (one := found.matched[index]).bytes)
+    ]
     return median(rates) if rates else None
