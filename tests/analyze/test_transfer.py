@@ -7,7 +7,9 @@ import pytest
 import require
 from hypothesis import given
 from hypothesis import strategies as st
-from simulator import scenarios
+from simulator import scenarios, training
+from simulator.job import Clock, Job
+from simulator.kernels import Shape
 
 from gpudiag.analyze.comm.clock import Clocks, RankClock
 from gpudiag.analyze.comm.kinds import Kind, bus_factor
@@ -277,3 +279,67 @@ def test_real_jobs_have_plausible_bandwidth_latency_and_roles(
     for row in fitted_rows:
         assert slowest < row.busbw_gb_s < fastest
         assert 1 < row.alpha_us < 100
+
+
+def job_of(tmp_path, *, small=0, alpha_ns=None, bytes_per_us=None, slow=()):
+    """Simulate two ranks in data parallel, with ``small`` tiny all-reduces more a step."""
+
+    def tiny(th, _step):
+        for index in range(small):
+            # Two sizes far apart from the buckets, so that alpha shows.
+            yield from training.all_reduce(th, group, 512 * (1 + 7 * (index % 2)))
+
+    plans = [
+        training.Plan(steps=12, shape=Shape(layers=2), sync_every_step=True, before_forward=tiny)
+        for _ in range(2)
+    ]
+    simulated = Job("transfers", 7)
+    group = simulated.group("0", "default_pg", [0, 1])
+    group.alpha_ns = alpha_ns or group.alpha_ns
+    group.bytes_per_us = bytes_per_us or group.bytes_per_us
+    meet = group.meet
+
+    def slowed(*args):
+        meeting = meet(*args)
+        if meeting.seq in slow and not meeting.arrivals:
+            meeting.transfer_ns = 40_000_000
+        return meeting
+
+    group.meet = slowed
+    for plan in plans:
+        plan.data_parallel = group
+        training.start(simulated.rank(clock=Clock()), plan)
+    simulated.expected = {"finding": None, "ranks": []}
+    simulated.write(tmp_path)
+    analysis = analyze_job(read_job([str(p) for p in sorted(tmp_path.glob("rank*.gz"))]))
+    check_rows(analysis)
+    window = sum(result.window_ns for result in analysis.ranks)
+    assert sum(f.recoverable_ns or 0 for f in analysis.findings) <= window
+    transfer = sum(result.buckets_ns["comm.transfer"] for result in analysis.ranks)
+    about = [f for f in analysis.findings if f.buckets == ["comm.transfer"]]
+    assert sum(f.recoverable_ns for f in about) <= transfer
+    return analysis
+
+
+@pytest.mark.parametrize(
+    ("finding", "job"),
+    [
+        ("collective_latency", {"small": 8, "alpha_ns": 600_000}),
+        ("collective_bandwidth", {"small": 4, "bytes_per_us": 20_000}),
+        ("link_degraded", {"slow": (14, 26)}),
+        (None, {"small": 2}),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_each_kind_of_slow_transfer_leads_the_findings_of_a_job(tmp_path, finding, job):
+    """What was put in leads, with the fit that proves it; a clean job has none of the three."""
+    analysis = job_of(tmp_path, **job)
+    about = {f.id for f in analysis.findings if f.buckets == ["comm.transfer"]}
+    if finding is None:
+        assert about == set()
+        return
+    lead = analysis.findings[0]
+    assert lead.id == finding
+    assert any("all_reduce" in line for line in lead.evidence)
+    if finding == "link_degraded":
+        assert any("2 × all_reduce" in line for line in lead.evidence)
