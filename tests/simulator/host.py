@@ -94,6 +94,7 @@ class Process:
         self.current_step: int | None = None
         self._threads: dict[int, Thread] = {}
         self._correlation = 1000
+        self._sequence = 0
         self._external = 0
 
     def thread(self, tid: int | None = None) -> Thread:
@@ -119,6 +120,11 @@ class Process:
         self._correlation += 1
         return self._correlation
 
+    def next_sequence(self) -> int:
+        """Return a fresh sequence number of autograd."""
+        self._sequence += 1
+        return self._sequence
+
     def next_external(self) -> int:
         """Return a fresh external id."""
         self._external += 1
@@ -133,11 +139,22 @@ class Thread:
         self.engine = proc.engine
         self.device = min(proc.devices, default=0)
         self.top: HostSpan | None = None
+        self.grad = False  # grad mode: operators that run with it get a sequence number
         self.recomputes = False  # runs a forward again
 
     def about(self, ns: int) -> int:
         """Return `ns` with 5 % jitter: hosts are never exact."""
         return ns + self.proc.random.randint(-ns // 20, ns // 20)
+
+    @contextmanager
+    def differentiated(self, *, again: bool = False) -> Iterator[None]:
+        """Run a forward with grad mode on; `again`: one that ran before."""
+        before = self.grad, self.recomputes
+        self.grad, self.recomputes = True, again
+        try:
+            yield
+        finally:
+            self.grad, self.recomputes = before
 
     @contextmanager
     def span(self, kind: str, name: str, cat: str, **args: Any) -> Iterator[HostSpan]:
@@ -163,6 +180,8 @@ class Thread:
 
     def op(self, name: str, kind: str = "op", **args: Any):
         """Be inside a framework operator."""
+        if self.grad and name.startswith("aten::"):
+            args = args | {"Fwd thread id": 0, "Sequence number": self.proc.next_sequence()}
         return self.span(kind, name, "cpu_op", **args)
 
     def note(self, name: str, kind: str = "annotation"):

@@ -297,6 +297,14 @@ def host_device_offset(steps: int = 6, layers: int = 3) -> Job:
     return job
 
 
+def recomputation(
+    steps: int = 6, layers: int = 3, kind: str = "non_reentrant", seed: int = 24
+) -> Job:
+    """Blocks are checkpointed: their forward runs again in the backward."""
+    plan = Plan(steps=steps, shape=Shape(layers=layers), recompute=kind)
+    return _job("recomputation", seed, ANY, plan)
+
+
 SCENARIOS = (
     clean,
     slow_loader,
@@ -321,4 +329,5 @@ SCENARIOS = (
     launches_missing,
     late_launch_return,
     host_device_offset,
+    recomputation,
 )

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 
-from simulator import kernels
+from simulator import checkpoint, kernels
 from simulator.device import DeviceOp
 from simulator.engine import Signal, Steps
 from simulator.host import Group, Process, Thread
@@ -18,6 +18,7 @@ FIRST_STEP = 10
 BF16, F32 = "c10::BFloat16", "float"
 
 Hook = Callable[[Thread, int], Steps]
+Product = Callable[[Thread, "Plan", int, int], Steps]  # a linear layer, [tokens, k] by [k, n]
 
 
 def nothing(_th: Thread, _step: int) -> Steps:
@@ -43,6 +44,7 @@ class Plan:
     data_parallel: Group | None = None
     autograd_thread: bool = False
     compiled: bool = False
+    recompute: str = "none"  # how blocks are checkpointed: a key of checkpoint.BACKWARD
     frames: bool = False  # Python frames, as with_stack records them
     samples: int = 0  # samples the main thread itself prepares for a batch; 0: workers do
     backward_note: str = ""  # what the main thread has open while autograd's thread works
@@ -231,21 +233,36 @@ def attention_backward(th: Thread, plan: Plan) -> Steps:
 def forward(th: Thread, plan: Plan, number: int) -> Steps:
     """Embedding, blocks, head and loss."""
     h, s = plan.shape.hidden, plan.shape
-    yield from pointwise(th, plan, "aten::embedding", "CUDAFunctor_embedding", h)
+    with th.differentiated():
+        yield from pointwise(th, plan, "aten::embedding", "CUDAFunctor_embedding", h)
     for layer in range(s.layers):
-        yield from norm(th, plan)
-        yield from linear(th, plan, 3 * h, h)
-        yield from attention(th, plan)
-        yield from linear(th, plan, h, h)
-        yield from norm(th, plan)
-        yield from linear(th, plan, 4 * h, h)
-        yield from pointwise(th, plan, "aten::gelu", "GeluCUDAKernelImpl", 4 * h)
-        yield from linear(th, plan, h, 4 * h)
-        yield from pointwise(th, plan, "aten::add", "CUDAFunctor_add", h)
+        with th.differentiated() if checkpoint.saves(plan.recompute) else nullcontext():
+            yield from block(th, plan)
         if layer == 0:
             yield from plan.mid_forward(th, number)
-    yield from linear(th, plan, s.vocab, h)
-    yield from pointwise(th, plan, "aten::_log_softmax", "LogSoftMaxForward", s.vocab)
+    with th.differentiated():
+        yield from linear(th, plan, s.vocab, h)
+        yield from pointwise(th, plan, "aten::_log_softmax", "LogSoftMaxForward", s.vocab)
+
+
+def block(
+    th: Thread, plan: Plan, product: Product | None = None, last: Product | None = None
+) -> Steps:
+    """One decoder block; a recomputation says how its products run, and the last of them."""
+    h = plan.shape.hidden
+    product = product or linear
+    yield from norm(th, plan)
+    yield from product(th, plan, 3 * h, h)
+    yield from attention(th, plan)
+    yield from product(th, plan, h, h)
+    yield from norm(th, plan)
+    yield from product(th, plan, 4 * h, h)
+    yield from pointwise(th, plan, "aten::gelu", "GeluCUDAKernelImpl", 4 * h)
+    if last is None:
+        yield from product(th, plan, h, 4 * h)
+        yield from pointwise(th, plan, "aten::add", "CUDAFunctor_add", h)
+    else:
+        yield from last(th, plan, h, 4 * h)
 
 
 def backward(th: Thread, plan: Plan, reduced: list[Signal], number: int) -> Steps:
@@ -256,14 +273,7 @@ def backward(th: Thread, plan: Plan, reduced: list[Signal], number: int) -> Step
     )
     yield from mm_backward(th, plan, s.vocab, h)
     for _ in range(s.layers):
-        yield from mm_backward(th, plan, h, 4 * h)
-        yield from pointwise(th, plan, "aten::gelu_backward", "GeluBackwardCUDAKernelImpl", 4 * h)
-        yield from mm_backward(th, plan, 4 * h, h)
-        yield from norm(th, plan, "aten::native_layer_norm_backward")
-        yield from mm_backward(th, plan, h, h)
-        yield from attention_backward(th, plan)
-        yield from mm_backward(th, plan, 3 * h, h)
-        yield from norm(th, plan, "aten::native_layer_norm_backward")
+        yield from checkpoint.BACKWARD[plan.recompute](th, plan)
         yield from plan.between_layers(th, number)
         if plan.data_parallel:
             reduced.append((yield from all_reduce(th, plan.data_parallel, 12 * h * h)))
@@ -271,7 +281,22 @@ def backward(th: Thread, plan: Plan, reduced: list[Signal], number: int) -> Step
         reduced.append((yield from all_reduce(th, plan.data_parallel, s.vocab * h)))
 
 
-def mm_backward(th: Thread, plan: Plan, n: int, k: int) -> Steps:
+def block_backward(th: Thread, plan: Plan, first: Callable[[], Steps] | None = None) -> Steps:
+    """Gradients of one block; `first` runs in its first node, when that unpacks its inputs."""
+    h = plan.shape.hidden
+    yield from mm_backward(th, plan, h, 4 * h, first)
+    yield from pointwise(th, plan, "aten::gelu_backward", "GeluBackwardCUDAKernelImpl", 4 * h)
+    yield from mm_backward(th, plan, 4 * h, h)
+    yield from norm(th, plan, "aten::native_layer_norm_backward")
+    yield from mm_backward(th, plan, h, h)
+    yield from attention_backward(th, plan)
+    yield from mm_backward(th, plan, 3 * h, h)
+    yield from norm(th, plan, "aten::native_layer_norm_backward")
+
+
+def mm_backward(
+    th: Thread, plan: Plan, n: int, k: int, first: Callable[[], Steps] | None = None
+) -> Steps:
     """Backward of a linear layer: towards the input, then towards the weight."""
     m = plan.shape.tokens
     with (
@@ -279,6 +304,8 @@ def mm_backward(th: Thread, plan: Plan, n: int, k: int) -> Steps:
         th.op("MmBackward0"),
     ):
         yield th.about(plan.op_ns // 2)
+        if first:
+            yield from first()
         yield from mm(th, plan, m, k, n, "nn")
         yield from mm(th, plan, n, k, m, "nt")
 
