@@ -14,6 +14,7 @@ from gpudiag.analyze.idle import LAUNCH_LATENCY_NS, IdleSplit, host_late_ns, spl
 from gpudiag.analyze.intervals import Intervals, union
 from gpudiag.analyze.names import COPY_BUCKETS, distinct, is_graph_launch
 from gpudiag.analyze.partition import UNSPLIT, Partition, partition
+from gpudiag.analyze.tokens import Tokens, tokens_of
 from gpudiag.analyze.trace_flops.count import count_flops
 from gpudiag.analyze.trace_flops.results import WindowFlops
 from gpudiag.analyze.window import (
@@ -71,6 +72,7 @@ class RankAnalysis:
     recorded: bool  # any device activity, also outside the window
     host_window: Window | None
     host_buckets_ns: dict[str, int] | None
+    tokens: Tokens | None
     quality: list[Quality]
 
 
@@ -132,6 +134,7 @@ def analyze_rank(
         recorded=bool(prepared.devices),
         host_window=view,
         host_buckets_ns=host_leaves_ns(host, view) if view else None,
+        tokens=tokens_of(source.trace, host),
         quality=quality,
     )
 

@@ -69,6 +69,8 @@ def _result(
         host_buckets_ns=rank.host_buckets_ns if with_host else None,
         unrecoverable_ns={bucket: ns for bucket, ns in {**late, **profiler}.items() if ns},
         host_late_ns=sum(late.values()) if analysis else None,
+        tokens_per_step=rank.tokens.per_step if rank.tokens and with_host else None,
+        sequence_length=rank.tokens.sequence if rank.tokens and with_host else None,
         steps_ns=steps,
         host_steps_ns=host_steps,
         launches=analysis.launches if analysis else 0,

@@ -10,6 +10,7 @@ import typer
 
 from gpudiag.cli import amounts, options, output
 from gpudiag.cli import mfu_options as given
+from gpudiag.cli.mfu_traces import filled, measure
 from gpudiag.config import load_config, suggestion
 from gpudiag.errors import UsageError
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from gpudiag.analyze.model_flops.figures import Run
+    from gpudiag.analyze.model_flops.measured import Measured
     from gpudiag.analyze.model_flops.training import Training
     from gpudiag.analyze.model_flops.workload import Workload
     from gpudiag.config import Config
@@ -29,6 +31,7 @@ _BY_NUMBERS = ("params", "active_params", "layers", "hidden", "heads", "head_dim
 
 def mfu(
     ctx: typer.Context,
+    traces: given.Traces = None,
     *,
     model: given.ModelFile = None,
     params: given.Params = None,
@@ -68,6 +71,7 @@ def mfu(
       gpudiag mfu --model config.json --seq 8192 --tokens-per-s 2.9M --gpus 256 --gpu h100-sxm
       gpudiag mfu --params 7B --layers 32 --hidden 4096 --seq 4096 \\
           --tokens-per-step 4M --step-time 12s --gpus 128 --peak-tflops 312
+      gpudiag mfu --model config.json traces/
 
     Exit codes: 0 done, 1 a result above 100 %, 2 usage, 3 the model's file is unreadable.
     """  # noqa: D301 - \b tells typer not to re-wrap the examples
@@ -77,8 +81,10 @@ def mfu(
     flags = {"peak_tflops": peak_tflops, "dtype": dtype, "color": color}
     config = load_config(Path.cwd(), os.environ, flags | {"ascii": ascii_only or None})
     _check_choices(ctx.params)
-    workload = _workload(ctx.params)
-    run = _run(ctx.params, config)
+    measured = measure(traces, config) if traces else None
+    asked, remarks = filled(ctx.params, measured) if measured else (ctx.params, ())
+    workload = _workload(asked)
+    run = _run(asked, config, measured, remarks)
     found = model_mfu(workload, run, _convention(convention, attention, has_shapes=bool(model)))
     _print(found, config, as_json=as_json)
 
@@ -182,22 +188,33 @@ def _training(asked: Mapping[str, Any]) -> Training:
     )
 
 
-def _run(asked: Mapping[str, Any], config: Config) -> Run:
+def _run(
+    asked: Mapping[str, Any],
+    config: Config,
+    measured: Measured | None,
+    remarks: tuple[str, ...],
+) -> Run:
     from gpudiag.analyze.model_flops.figures import Run  # noqa: PLC0415 - only here
 
     gpus = amounts.whole(asked["gpus"], "--gpus")
     if gpus is None:
         raise UsageError("--gpus is missing", "MFU divides by all GPUs of a job.", "Add --gpus N.")
     dtype = config.text("dtype") or _DEFAULT_DTYPE
-    peak, source, notes = _peak(asked["gpu"], dtype, config)
+    name = asked["gpu"]
+    if measured and not name and measured.peak_tflops and measured.peak_source:
+        dtype, name = measured.dtype or dtype, measured.gpu_name
+        peak, source = measured.peak_tflops, measured.peak_source
+    else:
+        peak, source, notes = _peak(name, dtype, config)
+        remarks = (*remarks, *notes)
     return Run(
         tokens_per_s=_tokens_per_s(asked, gpus),
         gpus=gpus,
         peak_tflops=peak,
         peak_source=source,
-        gpu_name=asked["gpu"],
+        gpu_name=name,
         dtype=dtype,
-        notes=notes,
+        notes=remarks,
     )
 
 

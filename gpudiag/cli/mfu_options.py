@@ -7,6 +7,13 @@ from typing import Annotated, TypeAlias
 
 import typer
 
+Traces: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[TRACE]...",
+        help="Traces of the run: they tell tokens and time of a step, GPUs, and the peak.",
+    ),
+]
 ModelFile: TypeAlias = Annotated[
     Path | None,
     typer.Option("--model", metavar="FILE", help="A Hugging Face config.json, or its folder."),
@@ -61,7 +68,7 @@ StepTime: TypeAlias = Annotated[
     str | None, typer.Option(metavar="TIME", help="With --tokens-per-step or --batch: 412ms, 1.2s.")
 ]
 Gpus: TypeAlias = Annotated[
-    str | None, typer.Option(metavar="N", help="All GPUs of the job. (required)")
+    str | None, typer.Option(metavar="N", help="All GPUs of the job. [the traces']")
 ]
 Gpu: TypeAlias = Annotated[
     str | None,

@@ -88,6 +88,8 @@ class RankResult:
     # Part of a bucket that removing its cause can't give back, or may be the profiler's own.
     unrecoverable_ns: dict[str, int] = field(default_factory=dict)
     host_late_ns: int | None = None
+    tokens_per_step: int | None = None  # looked up in the embedding, of this rank
+    sequence_length: int | None = None
     steps_ns: list[int] = field(default_factory=list)
     host_steps_ns: list[int] = field(default_factory=list)
     comm_by_role_ns: dict[str, int] = field(default_factory=dict)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
-from cli.tiny import gpudiag
+import require
+from cli.tiny import gpudiag, write_trace
 
 from gpudiag.hardware import devices
 
@@ -278,3 +279,54 @@ def test_doctor_lists_every_gpu():
     line = next(line for line in shown.splitlines() if line.split()[:1] == ["h100-sxm"])
     assert "NVIDIA H100 80GB HBM3" in line
     assert "989.4" in line.split()
+
+
+GPT2 = {"model_type": "gpt2", "n_embd": 2048, "n_layer": 4, "n_head": 16, "vocab_size": 32000}
+HEALTHY = require.SAMPLES / "sim-healthy"
+
+
+@pytest.fixture
+def gpt2(tmp_path):
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(GPT2 | {"n_positions": 2048}))
+    return path
+
+
+def test_traces_tell_all_but_the_model(gpt2):
+    """The model's FLOPs over the trace's time are the FLOPs that the trace's kernels did."""
+    found = figures("--model", gpt2, HEALTHY)
+    counted = json.loads(gpudiag("analyze", HEALTHY, "--json").stdout)
+    assert found["chosen"]["mfu"] == pytest.approx(counted["job"]["mfu"], rel=0.02)
+    assert found["gpus"] == 1
+    assert found["peak_tflops"] == 989.4
+    assert any("8,192 looked up" in note for note in found["notes"])
+
+
+def test_what_is_given_beats_the_traces_and_is_said(gpt2):
+    """Twice the GPUs, half the MFU, and a remark for each difference."""
+    found = figures("--model", gpt2, HEALTHY, "--gpus", "2", "--step-time", "20ms")
+    assert found["tokens_per_s"] == pytest.approx(8192 / 0.02)
+    assert "--gpus 2 is used; the traces tell 1." in found["notes"]
+    assert any(note.startswith("--step-time 20ms is used") for note in found["notes"])
+
+
+def test_traces_without_an_embedding_name_the_option_to_give(gpt2, tmp_path):
+    """No number is guessed."""
+    trace = tmp_path / "rank0.json"
+    write_trace(trace)
+    done = gpudiag("mfu", "--model", gpt2, "--gpu", "h100-sxm", trace)
+    assert done.returncode == 2
+    assert "--tokens-per-step" in done.stderr
+    assert "no embedding" in done.stderr.lower()
+
+
+def test_doctor_says_what_is_here_and_details_of_a_gpu():
+    """Versions of what is installed; every figure of a row with its source."""
+    found = {one["id"]: one for one in json.loads(gpudiag("doctor", "--json").stdout)["checks"]}
+    assert found["numpy"]["ok"]
+    assert found["python"]["found"].count(".") == 2
+    shown = gpudiag("doctor", "--gpus", "NVIDIA H100 80GB HBM3").stdout
+    for text in ("h100-sxm", "bf16 989.4", "behind the peaks 1830 MHz", "conflict", "datasheet"):
+        assert text in shown
+    assert gpudiag("doctor", "--gpus", "h101").returncode == 2
+    assert gpudiag("doctor", "h100-sxm").returncode == 2

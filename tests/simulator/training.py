@@ -192,6 +192,15 @@ def pointwise(th: Thread, plan: Plan, name: str, functor: str, width: int) -> St
     yield from launch_op(th, plan, name, op, [[plan.shape.tokens, width]], BF16)
 
 
+def embedding(th: Thread, plan: Plan) -> Steps:
+    """Look the tokens of a batch up."""
+    s = plan.shape
+    op = kernels.elementwise(s.tokens * s.hidden * 4, "CUDAFunctor_embedding")
+    yield from launch_op(
+        th, plan, "aten::embedding", op, [[s.vocab, s.hidden], [s.batch, s.sequence]], BF16
+    )
+
+
 def norm(th: Thread, plan: Plan, name: str = "aten::native_layer_norm") -> Steps:
     """Normalise [tokens, hidden]."""
     width = plan.shape.hidden
@@ -234,7 +243,7 @@ def forward(th: Thread, plan: Plan, number: int) -> Steps:
     """Embedding, blocks, head and loss."""
     h, s = plan.shape.hidden, plan.shape
     with th.differentiated():
-        yield from pointwise(th, plan, "aten::embedding", "CUDAFunctor_embedding", h)
+        yield from embedding(th, plan)
     for layer in range(s.layers):
         with th.differentiated() if checkpoint.saves(plan.recompute) else nullcontext():
             yield from block(th, plan)

@@ -66,7 +66,7 @@ def _conventions(found: ModelMfu) -> Table:
             Column(title="HFU", align="right"),
             Column(title="TFLOP/s per GPU", short="TFLOP/s", align="right"),
             Column(title="attention", drop=2),
-            Column(title="FLOPs per token", drop=1, below="="),
+            Column(title="FLOPs per token", drop=1, below="=", cut="whole"),
         ),
         rows=tuple(_row(one, found) for one in known),
         notes=notes,
