@@ -134,7 +134,7 @@ def analyze_rank(
         recorded=bool(prepared.devices),
         host_window=view,
         host_buckets_ns=host_leaves_ns(host, view) if view else None,
-        tokens=tokens_of(source.trace, host),
+        tokens=tokens_of(source, host),
         quality=quality,
     )
 

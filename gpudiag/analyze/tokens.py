@@ -1,4 +1,4 @@
-"""Tokens that a rank reads in a step, from the shapes of its token embedding."""
+"""Tokens that a rank reads in a step: the shapes of its embedding, or its run's events."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from gpudiag.analyze.trace_flops.phase import phases
 from gpudiag.analyze.trace_flops.recorded import Recorded
 from gpudiag.analyze.trace_flops.results import Phase
 from gpudiag.analyze.window import step_of
+from gpudiag.model.job import RankTrace
 from gpudiag.model.tables import I64, Mask, Trace
 
 _EMBEDDING = "aten::embedding"
@@ -31,7 +32,14 @@ class Tokens:
     sequence: int | None  # length of a sequence, where all lookups agree
 
 
-def tokens_of(trace: Trace, host: Host) -> Tokens | None:
+def tokens_of(source: RankTrace, host: Host) -> Tokens | None:
+    """Return a rank's tokens of a step, from shapes, else from its run's events."""
+    found = _looked_up(source.trace, host)
+    told = source.tokens_per_step
+    return found or (None if told is None else Tokens(told, None))
+
+
+def _looked_up(trace: Trace, host: Host) -> Tokens | None:
     """Return the tokens that a rank looks up in a step; None where the shapes don't tell.
 
     ``aten::embedding`` takes a table [vocabulary, hidden] and indices [batch, length]. The token

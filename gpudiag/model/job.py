@@ -18,6 +18,7 @@ class RankTrace:
     rank_source: str  # "distributedInfo", "file name", "order", "only file"
     host: str | None
     trace: Trace
+    tokens_per_step: int | None = None  # as the run's own event log tells it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,6 +11,7 @@ from gpudiag.trace.kinds import KINDS
 from gpudiag.trace.metadata import KINETO_KEYS
 
 KINETO = "kineto"
+EVENT_LOG = "event_log"
 # Categories that only PyTorch's profiler writes; the others are words any tool may use.
 OWN_CATEGORIES = frozenset(
     name
@@ -33,6 +34,7 @@ _MAGIC = (
 _PICKLE = re.compile(rb"\x80[\x02-\x05]")
 _EVENT_ARRAY = re.compile(rb'"traceEvents"\s*:\s*\[\s*\{')
 _KINETO_KEYS = frozenset(k.encode() for k in KINETO_KEYS)
+_EVENT_LOG = re.compile(rb'\s*\{"k"\s*:\s*"proc"')
 _JSON_LINES = re.compile(rb"\s*\{[^\n]*\}\s*\n\s*\{")
 _PHASE = re.compile(rb'\bph"?\s*:')
 _TAR_MAGIC_AT = 257
@@ -72,7 +74,7 @@ class NotATraceError(InputError):
 
 
 def detect(head: bytes) -> str:
-    """Return the kind of a file from its first bytes: KINETO to read it, else a key of KINDS."""
+    """Return the kind of a file from its first bytes: KINETO, EVENT_LOG, else a key of KINDS."""
     if not head:
         return "empty"
     kind = _by_magic(head)
@@ -112,6 +114,7 @@ def _json_object(head: bytes) -> str:
     keys = _outer_keys(head)
     is_trace = b"traceEvents" in keys
     tests = (  # first match wins
+        (_EVENT_LOG.match(head), EVENT_LOG),
         (b"nodes" in keys and keys & {b"schema", b"start_ts"}, "execution_trace"),
         (keys & {b"pg_config", b"nccl_version"} and not is_trace, "flight_recorder"),
         (keys & {b"device_traces", b"segments"}, "memory_snapshot"),

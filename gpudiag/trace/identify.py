@@ -34,6 +34,7 @@ class Member:
     pid: str | None
     start_ns: int
     end_ns: int
+    tokens: tuple[int, ...] = ()  # of each step, from the event log of the same process
 
 
 def identify(path: str, trace: Trace) -> Member:

@@ -5,16 +5,19 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from statistics import median_low
 from typing import TYPE_CHECKING
 
 from gpudiag.errors import InputError, UsageError
 from gpudiag.model.analysis import Input
 from gpudiag.model.job import JobTraces, RankTrace
 from gpudiag.model.tables import Quality
-from gpudiag.trace.detect import NotATraceError
+from gpudiag.trace.detect import EVENT_LOG, NotATraceError, detect
+from gpudiag.trace.event_log import EventLog, damage_of, read_event_log, with_events
 from gpudiag.trace.find import find_files
 from gpudiag.trace.identify import Member, identify
-from gpudiag.trace.read import read_trace
+from gpudiag.trace.read import read_source
+from gpudiag.trace.source import open_source
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -36,6 +39,7 @@ class _Job:
     quality: list[Quality] = field(default_factory=list)
     errors: list[InputError] = field(default_factory=list)
     earlier: dict[str, list[str]] = field(default_factory=dict)  # windows before the one kept
+    logs: list[EventLog] = field(default_factory=list)
 
     def skip(self, path: str, message: str, kind: str | None = None) -> None:
         self.inputs[path] = replace(
@@ -67,7 +71,7 @@ def read_job(
     _note_unreadable(job)
     members = _latest_windows(job)
     _refuse_mixed_jobs(job, members)
-    ranked = _assign_ranks(job, members)
+    ranked = _assign_ranks(job, _attach_logs(job, members))
     return _result(job, ranked)
 
 
@@ -81,7 +85,11 @@ def _read(
     path = candidate.path
     report = (lambda count: progress(path, count)) if progress else None
     try:
-        trace = read_trace(path, report, shapes=shapes)
+        with open_source(path, report) as source:
+            if detect(source.head) == EVENT_LOG:
+                _add_log(job, read_event_log(source))
+                return
+            trace = read_source(source, shapes=shapes)
     except NotATraceError as error:
         job.skip(path, f"{error.name}: not analysed", error.kind)
         if candidate.named:
@@ -93,6 +101,44 @@ def _read(
         member = identify(path, trace)
         job.members.append(member)
         job.inputs[path] = _input_of(member)
+
+
+def _add_log(job: _Job, log: EventLog) -> None:
+    job.logs.append(log)
+    damage = damage_of(log)
+    job.quality += [damage] if damage else []
+    job.inputs[log.path] = Input(
+        path=log.path,
+        format=EVENT_LOG,
+        rank=log.rank,
+        host=log.host,
+        pid=log.pid,
+        events=log.lines,
+        bytes=log.bytes,
+        status="partial" if damage else "ok",
+        message=damage.message if damage else None,
+    )
+
+
+def _attach_logs(job: _Job, members: list[Member]) -> list[Member]:
+    """Give each trace the events of its own process: the same pid, else the same rank."""
+    left = list(job.logs)
+    found = []
+    for member in members:
+        of_process = [log for log in left if log.pid is not None and log.pid == member.pid]
+        of_rank = [log for log in left if log.rank is not None and log.rank == member.rank]
+        mine = next((log for log in of_process if log in of_rank), None) or next(
+            iter(of_rank), None
+        )
+        if mine is None:
+            found.append(member)
+            continue
+        left.remove(mine)
+        trace = with_events(member.trace, mine, member.start_ns, member.end_ns)
+        found.append(replace(member, trace=trace, tokens=mine.tokens))
+    for log in left:
+        job.skip(log.path, "no trace of its process was given: not analysed", EVENT_LOG)
+    return found
 
 
 def _input_of(member: Member) -> Input:
@@ -258,7 +304,13 @@ def _assign_ranks(job: _Job, members: list[Member]) -> list[Member]:
 def _result(job: _Job, members: list[Member]) -> JobTraces:
     world_size = _world_size(job, members)
     ranks = [
-        RankTrace(rank=m.rank or 0, rank_source=m.rank_source, host=m.host, trace=m.trace)
+        RankTrace(
+            rank=m.rank or 0,
+            rank_source=m.rank_source,
+            host=m.host,
+            trace=m.trace,
+            tokens_per_step=median_low(m.tokens) if m.tokens else None,
+        )
         for m in members
     ]
     missing = sorted(set(range(world_size or 0)) - {r.rank for r in ranks})

@@ -40,6 +40,7 @@ KINDS: dict[str, Kind] = {
         "a Python pickle",
         "gpudiag never loads pickles: loading one can run any code. " + _EXPORT,
     ),
+    "event_log": Kind("an event log of gpudiag run", "Give its run's folder, with the traces."),
     "jax": Kind("a JAX/XLA profile (Chrome trace)", "This format is not read yet."),
     "xplane": Kind("a JAX/XLA profile (xplane.pb)", "This format is not read yet."),
     "chrome_trace": Kind("a Chrome trace of another tool, not PyTorch's profiler", _EXPORT),

@@ -299,7 +299,7 @@ def test_traces_tell_all_but_the_model(gpt2):
     assert found["chosen"]["mfu"] == pytest.approx(counted["job"]["mfu"], rel=0.02)
     assert found["gpus"] == 1
     assert found["peak_tflops"] == 989.4
-    assert any("8,192 looked up" in note for note in found["notes"])
+    assert any("8,192 of a rank" in note for note in found["notes"])
 
 
 def test_what_is_given_beats_the_traces_and_is_said(gpt2):

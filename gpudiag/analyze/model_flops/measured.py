@@ -60,9 +60,8 @@ def _tokens(analysis: Analysis) -> tuple[int | None, str]:
     counts = [tokens for tokens in told.values() if tokens is not None]
     if not counts or len(told) < len(analysis.job.ranks):
         silent = [rank for rank in analysis.job.ranks if rank not in told]
-        return None, (
-            f"no embedding with recorded shapes in a step of rank {', '.join(map(str, silent[:8]))}"
-        )
+        named = ", ".join(map(str, silent[:8]))
+        return None, f"no embedding with recorded shapes, and no event, tells those of rank {named}"
     sizes = analysis.job.parallelism
     shared = [name for name in ("tp", "pp", "cp") if (getattr(sizes, name) or 1) > 1]
     if shared:
@@ -70,7 +69,7 @@ def _tokens(analysis: Analysis) -> tuple[int | None, str]:
     ranks = analysis.job.world_size or len(counts)
     total = round(sum(counts) * ranks / len(counts))
     each = f"{min(counts):,}" if len(set(counts)) == 1 else f"{min(counts):,} to {max(counts):,}"
-    taken = f"Tokens per step: {each} looked up in the embedding of a rank"
+    taken = f"Tokens per step: {each} of a rank, from its embedding's shapes or its run's events"
     if ranks == 1:
         return total, taken + "."
     missing = f", {len(counts)} of them seen" if ranks > len(counts) else ""
