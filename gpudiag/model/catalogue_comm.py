@@ -1,11 +1,66 @@
-"""Findings about exposed transfers: what a message costs, what its bytes cost, what is slower."""
+"""Findings about communication: late ranks, and what messages, bytes and links cost."""
 
 from __future__ import annotations
 
-from gpudiag.model.entry import Entry
-from gpudiag.model.thresholds import DEGRADED_TIMES, SMALL_FRAC, WARNING_FRAC
+from gpudiag.model.entry import Entry, at_least
+from gpudiag.model.thresholds import (
+    DEGRADED_TIMES,
+    SMALL_FRAC,
+    WARNING_FRAC,
+)
 
-TRANSFER_FINDINGS = (
+COMM_FINDINGS = (
+    Entry(
+        id="straggler",
+        kind="finding",
+        title="the other ranks wait for a late one",
+        meaning="One rank arrives last at the collectives, for a reason that no record names.",
+        measured="Waits in matched collectives, charged to the last arriver; clocks aligned.",
+        threshold=at_least(SMALL_FRAC),
+        min_share=SMALL_FRAC,
+        buckets=("comm.wait",),
+        advice=("Record the late rank with with_stack=True, and look at what its host does.",),
+    ),
+    Entry(
+        id="slow_gpu",
+        kind="finding",
+        title="the other ranks wait for a slow GPU",
+        meaning="The same kernels take longer on one rank than on its peers.",
+        measured=(
+            "Waits charged to compute of a rank whose kernels, at equal name and count, are over "
+            "5 % slower than the peers' median for 80 % of its kernel time."
+        ),
+        threshold=at_least(SMALL_FRAC),
+        min_share=SMALL_FRAC,
+        buckets=("comm.wait",),
+        advice=(
+            "Look at its clocks, power cap, temperature, ECC errors; drain the node if they stay.",
+        ),
+    ),
+    Entry(
+        id="workload_imbalance",
+        kind="finding",
+        title="the other ranks wait for one with more work",
+        meaning="One rank has more or larger kernels: longer sequences, more tokens, more experts.",
+        measured="Waits charged to compute of a rank that computes 2 % longer, at equal speed.",
+        threshold=at_least(SMALL_FRAC),
+        min_share=SMALL_FRAC,
+        buckets=("comm.wait",),
+        advice=("Balance tokens (or the sum of squared lengths) over the ranks of each step.",),
+    ),
+    Entry(
+        id="comm_exposed",
+        kind="finding",
+        title="communication is not hidden behind compute",
+        meaning="Transfers run while no kernel computes; waiting for late ranks is not in this.",
+        measured="Exposed time of matched collectives after the last rank arrived.",
+        threshold=at_least(WARNING_FRAC),
+        min_share=WARNING_FRAC,
+        buckets=("comm.transfer",),
+        advice=(
+            "Overlap: larger buckets, prefetch the next layer's all-gather, gradient accumulation.",
+        ),
+    ),
     Entry(
         id="collective_latency",
         kind="finding",
@@ -16,7 +71,7 @@ TRANSFER_FINDINGS = (
             "and pp aside, whose collectives depend on each other. What comes back is all but one "
             "collective a step of each kind and group."
         ),
-        threshold=f"at least {SMALL_FRAC:.0%} of GPU time",
+        threshold=at_least(SMALL_FRAC),
         min_share=SMALL_FRAC,
         buckets=("comm.transfer",),
         advice=(
@@ -30,7 +85,7 @@ TRANSFER_FINDINGS = (
         title="exposed collectives are as fast as the link: their bytes are the cost",
         meaning="Large messages run at the job's own best bus bandwidth, with no compute beside.",
         measured="Exposed transfer up to bytes x c / B, of collectives whose bytes cost most.",
-        threshold=f"at least {WARNING_FRAC:.0%} of GPU time",
+        threshold=at_least(WARNING_FRAC),
         min_share=WARNING_FRAC,
         buckets=("comm.transfer",),
         advice=(
@@ -51,7 +106,7 @@ TRANSFER_FINDINGS = (
             "Exposed transfer beyond alpha + bytes x c / B (B: the job's best decile), of "
             f"collectives that take {DEGRADED_TIMES} times that on every rank or more."
         ),
-        threshold=f"at least {SMALL_FRAC:.0%} of GPU time",
+        threshold=at_least(SMALL_FRAC),
         min_share=SMALL_FRAC,
         buckets=("comm.transfer",),
         advice=(

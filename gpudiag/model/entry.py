@@ -20,3 +20,8 @@ class Entry:
     host_bucket: str | None = None  # stands in where no device activity was recorded
     host_title: str | None = None
     advice: tuple[str, ...] = ()
+
+
+def at_least(frac: float) -> str:
+    """The threshold of a finding that stands from a share of the GPU time on."""
+    return f"at least {frac:.0%} of GPU time"
