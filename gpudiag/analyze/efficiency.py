@@ -41,7 +41,7 @@ def _unknown_gpu(scope: Scope, peak: NoPeak) -> Finding:
 def _over_peak(mfu: JobMfu, peak: Peak) -> Finding:
     ranks = sorted({rank for (rank, _), one in mfu.of_device.items() if one.mfu > 1})
     evidence = [
-        f"MFU {fmt.share(mfu.mfu or 0)} of {peak.flops_per_s / 1e12:.1f} TFLOP/s ({peak.source})",
+        f"MFU {fmt.share(mfu.mfu or 0)} of {fmt.tflops(peak.flops_per_s)} ({peak.source})",
         "no device does more than its dense peak: the count or the peak is wrong",
     ]
     return replace(note(CATALOGUE["flops_over_peak"], ranks, evidence, None), severity="error")
@@ -60,7 +60,7 @@ def _recompute(scope: Scope) -> Finding | None:
         return None
     how_much = (
         f"{fmt.share(_recompute_frac(scope))} of executed FLOPs redo the forward: about "
-        f"{cost / 1e6:.3f} ms, {fmt.share(share)} of the window, at the rate of all tensor kernels"
+        f"{fmt.duration(cost)}, {fmt.share(share)} of the window, at the rate of all tensor kernels"
     )
     evidence = [how_much, "it buys memory: what it would cost to do without is not known here"]
     return _costing(entry, scope, cost, evidence)

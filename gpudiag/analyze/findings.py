@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from gpudiag.analyze.comm.evidence import compute_evidence, transfer_evidence
 from gpudiag.analyze.evidence import (
     NAMED,
     how_much,
     loads_itself,
     long_launch_frac,
     sync_operators,
-    transfer_evidence,
     where,
 )
-from gpudiag.analyze.losses import PARTS_OF_TRANSFER, Loss, Scope, is_above, losses_of
+from gpudiag.analyze.losses import Loss, Scope, is_above, losses_of
 from gpudiag.model import format as fmt
 from gpudiag.model import thresholds
 from gpudiag.model.analysis import Finding, GapCause
@@ -65,8 +65,8 @@ def _find(
         evidence.append("gaps of one length with work enqueued; a guess until the process is seen")
     else:
         evidence += where(entry, causes)
-    if entry.id in PARTS_OF_TRANSFER:
-        evidence += transfer_evidence(entry.id, scope)
+    evidence += transfer_evidence(entry.id, scope)
+    evidence += compute_evidence(entry.id, _by_cost(losses), scope)
     if entry.id == "host_sync":
         evidence += sync_operators(scope)
     return _finding(entry, scope, losses, evidence, _advice(entry, scope, causes, evidence))
@@ -133,6 +133,11 @@ def confidence_of(entry: Entry, scope: Scope) -> str:
     return "high" if fewest >= thresholds.FEW_PERIODS else "low"
 
 
+def _by_cost(losses: list[Loss]) -> list[int]:
+    """Return the ranks that lose, or make others lose, most first."""
+    return [loss.rank for loss in sorted(losses, key=lambda loss: -loss.total)]
+
+
 def _culprits(entry: Entry, losses: list[Loss]) -> list[int]:
     """Return the ranks above the threshold; where none is, those that lose half of the worst."""
     worst = max(loss.frac for loss in losses)
@@ -157,7 +162,7 @@ def _memory_bound(entry: Entry, scope: Scope, kernels: list[KernelRow]) -> Findi
     evidence = [f"{part} of compute time is in kernels without matmul, convolution or attention"]
     top = [row for row in kernels if row.category == "compute.other"][:NAMED]
     evidence += [
-        f"{row.name}: {row.total_ns / 1e6:.3f} ms in {fmt.counted(row.count, 'call')}"
+        f"{row.name}: {fmt.duration(row.total_ns)} in {fmt.counted(row.count, 'call')}"
         for row in top
     ]
     found = _finding(entry, scope, losses, evidence, entry.advice)
@@ -172,7 +177,7 @@ def _records_missing(scope: Scope) -> list[Finding]:
         return []
     evidence = [
         f"rank {rank.rank}, device {d.device.index}: {d.launches_missing} of {d.launches} launch "
-        f"calls have no whole device record, in {d.missing.total / 1e6:.3f} ms of the window"
+        f"calls have no whole device record, in {fmt.duration(d.missing.total)} of the window"
         for rank, d in hit
     ]
     evidence += [

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gpudiag.analyze.partition import UNSPLIT
+from gpudiag.model import format as fmt
 from gpudiag.model.thresholds import GUESSES, NOTABLE_COMM_FRAC
 
 if TYPE_CHECKING:
@@ -37,30 +38,33 @@ def headline(
     if scope.on_host:
         return _host_headline(scope, lead, host_buckets)
     comm = buckets.get(UNSPLIT, 0) / scope.window_ns
-    parts = [] if mfu is None else [f"MFU {100 * mfu:.1f} %."]
+    parts = [] if mfu is None else [f"MFU {fmt.share(mfu)}."]
     parts.append(_lead(scope, lead, mfu) if lead else _nothing(scope, buckets))
     if comm >= NOTABLE_COMM_FRAC and (lead is None or comm > (lead.share or 0)):
         parts.append(
-            f"{_percent(comm)} % is exposed communication: waiting for other ranks and transfer."
+            f"{fmt.percent(comm)} is exposed communication: waiting for other ranks and transfer."
         )
     return " ".join(parts)
 
 
 def _lead(scope: Scope, finding: Finding, mfu: float | None) -> str:
-    text = f"{_who(scope, finding)}: {_percent(finding.share or 0)} % of GPU time is lost to it"
+    text = f"{_who(scope, finding)}: {fmt.percent(finding.share or 0)} of GPU time is lost to it"
     if not scope.periods or finding.recoverable_ns is None:
         return f"{text}."
-    step = scope.window_ns / scope.periods / 1e6
-    gain = finding.recoverable_ns / scope.periods / 1e6
+    step = scope.window_ns / scope.periods
+    gain = finding.recoverable_ns / scope.periods
+    scale = fmt.Scale.fitting(step)
     if len(scope.devices) > 1 and not scope.waits.get(finding.id):
-        return f"{text}, {gain:.1f} of {step:.1f} ms a step on average over the ranks."
-    times = step / max(step - gain, 1e-9)
+        saved = f"{scale.text(gain)} of {scale.text(step)} {scale.unit}"
+        return f"{text}, {saved} a step on average over the ranks."
+    times = step / max(step - gain, 1)
     steps = max(window.periods for window in scope.windows)
     seen = f", seen in {steps} step{'s' * (steps > 1)} only"
     caution = seen if finding.confidence == "low" else ""
-    after = f"{step:.1f} → {step - gain:.1f} ms a step, up to {times:.2f}×"
+    after = f"{scale.text(step)} → {scale.text(step - gain)} {scale.unit} a step"
+    after += f", up to {fmt.factor(times)}"
     if mfu is not None:
-        after += f", MFU {100 * mfu * times:.1f} %"
+        after += f", MFU {fmt.share(mfu * times)}"
     return f"{text}; fix that: {after}{caution}."
 
 
@@ -84,12 +88,12 @@ def _nothing(scope: Scope, buckets: dict[str, int]) -> str:
     if not tensor + other + comm:
         return (
             "No kernel is recorded, so nothing can be said of the GPU's work: "
-            f"copies take {_percent(copies)} % of the time."
+            f"copies take {fmt.percent(copies)} of the time."
         )
     return (
         "No cause on the host costs enough to name: tensor kernels run "
-        f"{_percent(tensor)} % of the time, other kernels {_percent(other)} %, "
-        f"the GPU is idle {_percent(idle)} %."
+        f"{fmt.percent(tensor)} of the time, other kernels {fmt.percent(other)}, "
+        f"the GPU is idle {fmt.percent(idle)}."
     )
 
 
@@ -99,12 +103,8 @@ def _host_headline(scope: Scope, lead: Finding | None, host_buckets: dict[str, i
         return "Device activity not recorded, and no host activity to account for."
     start = "Device activity not recorded: this is the host's view. "
     if lead:
-        share = _percent(lead.share or 0)
-        return f"{start}{_who(scope, lead)}: {share} % of the training threads' time."
+        share = fmt.percent(lead.share or 0)
+        return f"{start}{_who(scope, lead)}: {share} of the training threads' time."
     ranked = sorted(host_buckets.items(), key=lambda item: -item[1])
-    parts = [f"{_percent(ns / total)} % {_HOST_PHRASES[name]}" for name, ns in ranked[:2]]
+    parts = [f"{fmt.percent(ns / total)} {_HOST_PHRASES[name]}" for name, ns in ranked[:2]]
     return f"{start}Of its time the training thread spent {', '.join(parts)}."
-
-
-def _percent(frac: float) -> str:
-    return f"{100 * frac:.0f}"

@@ -32,10 +32,9 @@ from gpudiag.analyze.intervals import (
 )
 from gpudiag.analyze.names import IDLE_BUCKETS, DeviceClass, HostClass, distinct, is_graph_launch
 from gpudiag.analyze.window import Window
+from gpudiag.model import thresholds
 from gpudiag.model.tables import I64, HostCategory, Mask
 
-# "Enqueued, not started" up to this is what a launch takes to reach the device.
-LAUNCH_LATENCY_NS = 10_000
 # The queue has recovered from a sync when a kernel starts this long after its launch returned.
 LEAD_RECOVERED_NS = 50_000
 
@@ -104,7 +103,7 @@ def split_idle(device: Device, host: Host, idle: Intervals, window: Window) -> I
     known = linked | (open_end & (thread >= 0))
     charged[~known, HostClass.NOTHING] = (idle.ends - idle.starts)[~known]
     waited = np.where(known, idle.ends - enqueued, 0)
-    late = waited > LAUNCH_LATENCY_NS
+    late = waited > thresholds.LAUNCH_LATENCY_NS
     charged[~late, LATENCY] = waited[~late]
     charged[late, BLOCKED] = waited[late]
     not_enqueued = known & (enqueued > idle.starts)

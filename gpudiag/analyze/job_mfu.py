@@ -10,6 +10,7 @@ from gpudiag.analyze.evidence import NAMED
 from gpudiag.analyze.mfu import Efficiency, efficiency
 from gpudiag.analyze.peak import NoPeak, Peak, choose_peak
 from gpudiag.analyze.rank import DeviceAnalysis, Options, RankAnalysis
+from gpudiag.model import format as fmt
 from gpudiag.model.tables import Quality
 from gpudiag.model.thresholds import LOW_COVERAGE_FRAC
 
@@ -85,7 +86,7 @@ def _quality(
     coverage = _coverage(devices)
     if coverage is not None and coverage < LOW_COVERAGE_FRAC:
         message = (
-            f"FLOPs are known for {100 * coverage:.1f} % of tensor kernel time, so MFU is at least "
+            f"FLOPs are known for {fmt.share(coverage)} of tensor kernel time, so MFU is at least "
             f"what is printed; without: {_uncounted(devices)}"
         )
         entries.append(Quality("flops_coverage", "warning", 1, message))
@@ -99,7 +100,7 @@ def _uncounted(devices: Sequence[DeviceAnalysis]) -> str:
         for one in device.flops.uncounted:
             time[one.operator or one.name, one.reason] += one.time_ns
     return "; ".join(
-        f"{name} ({ns / 1e6:.1f} ms: {reason})" for (name, reason), ns in time.most_common(NAMED)
+        f"{name} ({fmt.duration(ns)}: {reason})" for (name, reason), ns in time.most_common(NAMED)
     )
 
 

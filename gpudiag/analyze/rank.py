@@ -10,7 +10,7 @@ import numpy as np
 from gpudiag.analyze.device import Device, build_devices
 from gpudiag.analyze.host import Host, build_host
 from gpudiag.analyze.hostview import host_leaves_ns
-from gpudiag.analyze.idle import LAUNCH_LATENCY_NS, IdleSplit, host_late_ns, split_idle
+from gpudiag.analyze.idle import IdleSplit, host_late_ns, split_idle
 from gpudiag.analyze.intervals import Intervals, union
 from gpudiag.analyze.names import COPY_BUCKETS, distinct, is_graph_launch
 from gpudiag.analyze.partition import UNSPLIT, Partition, partition
@@ -25,6 +25,7 @@ from gpudiag.analyze.window import (
     host_window,
     step_of,
 )
+from gpudiag.model import format as fmt
 from gpudiag.model import thresholds
 from gpudiag.model.job import RankTrace
 from gpudiag.model.tables import I64, Mask, Quality, Trace
@@ -236,9 +237,9 @@ def _device_quality(analysis: DeviceAnalysis, host: Host) -> list[Quality]:
             "recorded; they are idle.unknown"
         )
         quality.append(Quality("launch_not_recorded", "info", unlinked, message))
-    if device.offset_ns > LAUNCH_LATENCY_NS:
+    if device.offset_ns > thresholds.LAUNCH_LATENCY_NS:
         message = (
-            f"device {device.index}: its clock is {device.offset_ns / 1000:.1f} us early; "
+            f"device {device.index}: its clock is {fmt.duration(device.offset_ns)} early; "
             "idle.launch_latency is not resolvable"
         )
         quality.append(Quality("host_device_offset", "warning", 1, message))

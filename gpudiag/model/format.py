@@ -16,6 +16,7 @@ _NS_PER_SECOND = 1_000_000_000
 # A share or time that rounds to nothing is printed as "<" the smallest one that doesn't.
 _TINIEST_SHARE = 0.0005
 _MOST_RUNS_OF_RANKS = 6
+_SLOWEST_GB_S = 0.005
 
 
 def duration(ns: int | None, reason: str = "") -> str:
@@ -47,6 +48,11 @@ def share(part: float | None, reason: str = "") -> str:
     return f"{100 * part:.1f} %"
 
 
+def percent(part: float) -> str:
+    """Return a fraction as a whole percentage, for sentences: "41 %"."""
+    return f"{100 * part:.0f} %"
+
+
 def share_range(low: float, high: float) -> str:
     """Return a percentage known only between two bounds: "19.1 to 22.4 %"."""
     return share(high) if share(low) == share(high) else f"{100 * low:.1f} to {100 * high:.1f} %"
@@ -70,6 +76,23 @@ def times(each: int | None, total: int, noun: str, members: int, member: str) ->
     if members == 1 or each is None:
         return f"{counted(total, noun)} on {counted(members, member)}"
     return f"{counted(each, noun)} × {counted(members, member)}"
+
+
+def factor(number: float) -> str:
+    """Return how many times as much something is: "1.29×"."""
+    return f"{number:.2f}×"
+
+
+def bandwidth(gb_s: float | None, reason: str = "") -> str:
+    """Return a bandwidth in GB/s with three significant digits, without its unit: "291"."""
+    if gb_s is None:
+        return unavailable(reason)
+    return "<0.01" if 0 < gb_s < _SLOWEST_GB_S else _three_digits(gb_s)
+
+
+def tflops(flops_per_s: float) -> str:
+    """Return a rate of FLOPs: "989.4 TFLOP/s"."""
+    return f"{flops_per_s / 1e12:,.1f} TFLOP/s"
 
 
 def size(n_bytes: int | None, reason: str = "") -> str:

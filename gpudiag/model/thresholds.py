@@ -60,3 +60,12 @@ GATHERS_PER_SCATTER = 1.5
 SMALL_BUCKET_BYTES = 2**20
 LAYERS_PER_STEP = 4
 SAME_SIZE_FRAC = 0.75
+# Enqueued work that starts this late after its launch had to wait for the device; a clock that is
+# off by more makes launch latency "not resolvable" (accounting.md 2).
+LAUNCH_LATENCY_NS = 10_000
+# Who was last changes from step to step, so no rank is to blame, above this entropy of the waits
+# by culprit, as a share of the highest there can be.
+CHANGING_CULPRIT = 0.7
+# Rows of a report below these shares: summed into one, and left to --json.
+REST_FRAC = 0.005
+TINY_FRAC = 0.001

@@ -148,3 +148,17 @@ def test_lists_read_as_sentences():
         "a and b",
         "a, b and c",
     ]
+
+
+@pytest.mark.parametrize(
+    ("gb_s", "text"),
+    [(None, "n/a"), (0.0, "0.00"), (0.001, "<0.01"), (1.06, "1.06"), (29.94, "29.9"), (304.7, "305")],
+)
+def test_bandwidths_have_three_digits_and_are_never_zero_by_rounding(gb_s, text):
+    assert fmt.bandwidth(gb_s) == text
+
+
+def test_rates_factors_and_whole_percentages():
+    assert fmt.tflops(989.4e12) == "989.4 TFLOP/s"
+    assert fmt.factor(1.286) == "1.29×"
+    assert fmt.percent(0.227) == "23 %"

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from gpudiag.analyze.model_flops.workload import Workload
 from gpudiag.errors import GpudiagError
+from gpudiag.model import format as fmt
 from gpudiag.model.mfu import ConventionMfu
 
 # So far above the peak, a unit is likelier than a mistaken GPU: ms for s, PFLOP/s for TFLOP/s.
@@ -37,7 +38,7 @@ def refuse_over_peak(
     if value > _UNIT_ERROR:
         reasons.insert(0, "a unit: seconds, tokens a second, TFLOP/s are expected")
     raise GpudiagError(
-        f"{name} would be {100 * value:.1f} %, and nothing runs above its dense peak",
+        f"{name} would be {fmt.share(value)}, and nothing runs above its dense peak",
         f"Likely reasons: {'; '.join(reasons)}.",
         "Correct the numbers; gpudiag doctor --gpus lists dense peaks by dtype.",
     )
@@ -51,7 +52,7 @@ def _counted_too_much(
     causal = others.get(f"{chosen.id}-causal")
     if causal is not None and causal.mfu is not None and causal.mfu <= 1:
         reasons.append(
-            f"causal kernels skip half of attention: --attention causal is {100 * causal.mfu:.1f} %"
+            f"causal kernels skip half of attention: --attention causal is {fmt.share(causal.mfu)}"
         )
     if workload.model is None and not workload.numbers.is_mixture:
         reasons.append("--params of a mixture of experts holds all of them: add --active-params")

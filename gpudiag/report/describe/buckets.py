@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gpudiag.model import format as fmt
+from gpudiag.model import thresholds
 from gpudiag.report.describe.causes import host_in
 from gpudiag.report.totals import Totals, device_totals, host_totals, with_window
 from gpudiag.report.view import DECORATION, Column, Row, Table, Tone
@@ -13,8 +14,6 @@ from gpudiag.report.view import DECORATION, Column, Row, Table, Tone
 if TYPE_CHECKING:
     from gpudiag.model.analysis import Analysis, GapCause
 
-# Buckets below this share are summed into one row, unless asked for all.
-_SMALL_SHARE = 0.005
 _WAIT = "comm.wait"
 _FIRST = ("compute.tensor", "compute.other")
 
@@ -119,7 +118,7 @@ def _columns(split: _Split) -> tuple[Column, ...]:
 
 def _rows(split: _Split, *, everything: bool) -> list[Row]:
     names = _ordered(split.buckets)
-    small = [n for n in names if split.totals.share(split.buckets[n]) < _SMALL_SHARE]
+    small = [n for n in names if split.totals.share(split.buckets[n]) < thresholds.REST_FRAC]
     if everything or len(small) == 1:
         small = []
     rows = [_row(split, name) for name in names if name not in small]

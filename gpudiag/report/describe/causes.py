@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gpudiag.model import format as fmt
+from gpudiag.model import thresholds
 from gpudiag.report.totals import Totals, device_totals
 from gpudiag.report.view import DECORATION, Column, Row, Table
 
@@ -13,8 +14,6 @@ if TYPE_CHECKING:
 
 # Idle time in which the host had done its part: whatever it did then is no cause.
 _ENQUEUED = frozenset({"idle.launch_latency", "idle.device_blocked"})
-# Causes below this share are in the JSON only: nobody would act on them.
-_TINY_SHARE = 0.001
 
 
 def gap_table(analysis: Analysis, top: int) -> Table | None:
@@ -23,7 +22,7 @@ def gap_table(analysis: Analysis, top: int) -> Table | None:
     if totals is None or not analysis.gap_causes:
         return None
     causes = sorted(analysis.gap_causes, key=lambda cause: -cause.total_ns)
-    notable = [cause for cause in causes if totals.share(cause.total_ns) >= _TINY_SHARE]
+    notable = [cause for cause in causes if totals.share(cause.total_ns) >= thresholds.TINY_FRAC]
     if not notable:
         return None
     rows = [

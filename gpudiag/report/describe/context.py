@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gpudiag.model import format as fmt
+from gpudiag.model import thresholds
 from gpudiag.report.totals import (
     device_totals,
     host_totals,
@@ -18,10 +19,7 @@ if TYPE_CHECKING:
 
     from gpudiag.model.analysis import Analysis
 
-_FEW_PERIODS = 3
 _MOST_NAMES = 3
-# Above this, accounting.md calls launch latency "not resolvable".
-_CLOCK_LIMIT_NS = 10_000
 _BASES = {
     "steps": "whole steps",
     "steps_skewed": "two steps only, the first with the profiler's start in it",
@@ -84,7 +82,8 @@ def _window(analysis: Analysis) -> str:
         longest = max(r.window_ns or 0 for r in results)
         return f"window of {fmt.duration(longest)} ({basis})"
     periods = _range(r.periods for r in results)
-    few = ", few: low confidence" if min(r.periods for r in results) < _FEW_PERIODS else ""
+    fewest = min(r.periods for r in results)
+    few = ", few: low confidence" if fewest < thresholds.FEW_PERIODS else ""
     length = fmt.duration(round(totals.window_ns / totals.steps))
     noun = "period" if periods == "1" else "periods"
     return f"{periods} {noun} of {length}{few} ({basis})"
@@ -118,6 +117,6 @@ def _clock(analysis: Analysis) -> str:
     offsets = [r.host_device_offset_ns for r in analysis.ranks if r.host_device_offset_ns]
     if offsets:
         largest = max(offsets)
-        note = ", launch latency not resolvable" if largest > _CLOCK_LIMIT_NS else ""
+        note = ", launch latency not resolvable" if largest > thresholds.LAUNCH_LATENCY_NS else ""
         parts.append(f"device clock moved by {fmt.duration(largest)} to the host's{note}")
     return ", ".join(parts)

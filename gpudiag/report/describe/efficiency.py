@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gpudiag.model import format as fmt
+from gpudiag.model import thresholds
 from gpudiag.report.view import DECORATION, Column, Row, Table
 
 if TYPE_CHECKING:
     from gpudiag.model.analysis import Analysis, WaterfallTerm
 
-# Terms below this share of peak x time are summed into one row, unless asked for all.
-_SMALL_SHARE = 0.005
 _WORDS = {
     "mfu": "MFU: the model's FLOPs",
     "recompute": "activation recomputation",
@@ -32,7 +31,7 @@ def waterfall_table(analysis: Analysis, *, everything: bool = False) -> Table | 
     terms = analysis.waterfall
     if not terms:
         return None
-    shown = [t for t in _ordered(terms) if everything or abs(t.share) >= _SMALL_SHARE]
+    shown = [t for t in _ordered(terms) if everything or abs(t.share) >= thresholds.REST_FRAC]
     rest = sum(t.share for t in terms if t.id != "mfu" and t not in shown)
     left = 1.0
     rows = [Row(cells=("peak", fmt.share(1.0), "", ""), tone="strong", bar_frac=1.0)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gpudiag.model import format as fmt
+from gpudiag.model import thresholds
 from gpudiag.report.totals import host_results, with_window
 from gpudiag.report.view import Column, Line, Lines, Row, Table, Tone
 
@@ -12,8 +13,6 @@ if TYPE_CHECKING:
     from gpudiag.model.analysis import Analysis, Input, RankResult
 
 _NS_PER_MS = 1_000_000
-# Shares below this have no time per step beside them.
-_SMALL_SHARE = 0.001
 _STATES = ("compute", "comm", "copy", "idle")
 _STATUS_TONES: dict[str, Tone] = {"ok": "plain", "partial": "warn", "skipped": "dim"}
 
@@ -188,6 +187,6 @@ def _shares(buckets: dict[str, int], window_ns: int, steps: int) -> str:
 
 
 def _per_step(ns: int, window_ns: int, steps: int) -> str:
-    if not steps or ns / window_ns < _SMALL_SHARE:
+    if not steps or ns / window_ns < thresholds.TINY_FRAC:
         return ""
     return f" ({fmt.duration(round(ns / steps))}/step)"
