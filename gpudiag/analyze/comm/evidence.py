@@ -32,7 +32,7 @@ def waits_for(scope: Scope, losses: Sequence[Loss]) -> list[str]:
     told = [one for one in ordered[:_NAMED] if one.caused >= thresholds.RARE_FRAC * total]
     lines = [_waits(scope, loss) for loss in told]
     if told and scope.found:
-        lines.append(_order(scope.found, told[0].rank))
+        lines.append(_order(scope.found, [one.rank for one in told]))
     return lines
 
 
@@ -45,15 +45,15 @@ def _waits(scope: Scope, loss: Loss) -> str:
     return f"{text}{' each' if several else ''} for rank {loss.rank}"
 
 
-def _order(found: Communication, culprit: int) -> str:
-    """Return how often a rank was last among the collectives with waits, where that is sure."""
+def _order(found: Communication, culprits: Sequence[int]) -> str:
+    """Return how often they were last among the collectives with waits, where that is sure."""
     width = fmt.duration(max(one.half_width_ns for one in found.clocks.of_rank.values()))
     known = sum(found.blame.last_counts.values())
     if not known:
         return f"who came last is not resolvable: the clocks are ±{width}"
-    times = found.blame.last_counts.get(culprit, 0)
+    last = [f"rank {rank} in {found.blame.last_counts.get(rank, 0)}" for rank in culprits]
     of = f"{fmt.counted(known, 'collective')} with waits"
-    return f"rank {culprit} came last in {times} of {of} whose order the clocks (±{width}) show"
+    return f"came last: {fmt.listed(last)} of {of} whose order the clocks (±{width}) show"
 
 
 def compute_evidence(finding: str, culprits: Sequence[int], scope: Scope) -> list[str]:
@@ -66,7 +66,7 @@ def compute_evidence(finding: str, culprits: Sequence[int], scope: Scope) -> lis
         return []
     own = sum(count * mean for count, mean in mine.values())
     theirs = median(sum(c * m for c, m in peer.values()) for peer in means.values())
-    text = f"kernels of compute take {fmt.duration(own)} on rank {culprits[0]}, "
+    text = f"compute kernels take {fmt.duration(own)} on rank {culprits[0]}, "
     lines = [text + f"{fmt.duration(round(theirs))} on the median of its peers"]
     pairs = _compared(mine, list(means.values()))
     alike = [(name, a, b) for name, a, b in pairs if a[0] == b[0]]
@@ -79,7 +79,7 @@ def compute_evidence(finding: str, culprits: Sequence[int], scope: Scope) -> lis
         )
     worst = sorted(pairs, key=lambda pair: pair[2][0] * pair[2][1] - pair[1][0] * pair[1][1])
     return lines + [
-        f"{name}: {fmt.counted(a[0], 'call')} of {fmt.duration(a[1])}, peers {fmt.count(b[0])} of "
+        f"{fmt.kernel_name(name)}: {fmt.counted(a[0], 'call')} of {fmt.duration(a[1])}, peers {fmt.count(b[0])} of "
         f"{fmt.duration(b[1])}"
         for name, a, b in worst[:_NAMED]
         if a[0] * a[1] > b[0] * b[1]
