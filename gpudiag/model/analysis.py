@@ -172,11 +172,12 @@ class CollectiveRow:
     dtype: str | None
     count: int
     wait_ns: int
+    wait_unresolved_ns: int = 0  # part of it that is shorter than the clocks can tell
     transfer_ns: int
     latency_ns: int | None = None
     bandwidth_ns: int | None = None
     degraded_ns: int | None = None
-    unsplit_ns: int = 0
+    unsplit_ns: int = 0  # exposed time of collectives that nobody could be aligned in
     exposed_ns: int
     hidden_ns: int
     host_late_ns: int | None = None

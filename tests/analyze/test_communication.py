@@ -251,3 +251,12 @@ def test_a_loader_that_is_slow_on_both_ranks_is_no_straggler():
     analysis = analyze(folder("gloo-faults/ddp_slow_loader_100ms"), window="all")
     assert analysis.findings[0].id == "input_stall"
     assert analysis.findings[0].ranks == [0, 1]
+
+
+def test_a_late_rank_is_shown_with_its_waits_its_order_and_its_kernels(tmp_path):
+    """Who waits for whom per step, who came last how often, and kernels beside the peers'."""
+    scenarios.build("ddp_slow_gpu").write(tmp_path)
+    evidence = analyze(*sorted(tmp_path.glob("rank*.gz"))).findings[0].evidence
+    assert any("a step each for rank 1" in line for line in evidence)
+    assert any("came last: rank 1 in 8 of 8 collectives" in line for line in evidence)
+    assert any("take 1.25× the peers'" in line for line in evidence)

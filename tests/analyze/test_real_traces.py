@@ -125,3 +125,12 @@ def test_a_sleeping_rank_is_seen_on_the_host_and_not_on_its_peer(shared):
     peer, slow = (result.host_buckets_ns for result in analysis.ranks)
     assert slow["host.other"] - peer["host.other"] == pytest.approx(0.901e9, rel=0.02)
     assert peer["host.collective"] - slow["host.collective"] > 0.9e9
+
+
+@pytest.mark.needs("shared")
+def test_send_and_receive_without_a_common_clock_are_unsplit(shared):
+    """Nothing aligns the clocks of two gloo stages: no wait, no transfer and no latency of 0."""
+    folder = shared / "traces" / "gloo-faults" / "pp_1f1b_m4" / "ranks"
+    for row in analyze(folder).collectives:
+        assert row.unsplit_ns == row.exposed_ns > 0
+        assert (row.latency_ns, row.bandwidth_ns, row.degraded_ns) == (None, None, None)

@@ -343,3 +343,17 @@ def test_each_kind_of_slow_transfer_leads_the_findings_of_a_job(tmp_path, findin
     assert any("all_reduce" in line for line in lead.evidence)
     if finding == "link_degraded":
         assert any("2 × all_reduce" in line for line in lead.evidence)
+
+
+def test_a_row_of_the_table_sums_and_says_what_its_clocks_can_not_tell(tmp_path):
+    """Exposed is wait, transfer and unsplit; the waits too short for the clocks are a part."""
+    scenarios.build("pipeline_1f1b").write(tmp_path)
+    found = analyze_job(read_job([str(path) for path in sorted(tmp_path.glob("rank*.gz"))]))
+    for row in found.collectives:
+        assert row.exposed_ns == row.wait_ns + row.transfer_ns + row.unsplit_ns
+        assert 0 <= row.wait_unresolved_ns <= row.wait_ns
+    assert sum(row.exposed_ns for row in found.collectives) == sum(
+        ns for name, ns in found.job_buckets_ns.items() if name.startswith("comm.")
+    )
+    send = next(row for row in found.collectives if row.op == "send")
+    assert send.wait_unresolved_ns > send.wait_ns / 2

@@ -6,7 +6,9 @@ from dataclasses import replace
 
 from gpudiag.model.analysis import (
     Analysis,
+    BlameRow,
     Clock,
+    CollectiveRow,
     Finding,
     Gap,
     GapCause,
@@ -14,6 +16,7 @@ from gpudiag.model.analysis import (
     Job,
     KernelRow,
     RankResult,
+    RingTreeRow,
 )
 from gpudiag.model.tables import Quality
 
@@ -245,7 +248,104 @@ def damaged() -> Analysis:
     )
 
 
+def collective(op: str, n_bytes: int | None, **changes) -> CollectiveRow:
+    """Fifteen of a kind over 8 ranks that waited 1.2 s and moved for 40 ms, all added up."""
+    base = CollectiveRow(
+        op=op,
+        role="dp",
+        role_inferred=True,
+        group_size=8,
+        bytes=n_bytes,
+        dtype="BFloat16",
+        count=15,
+        wait_ns=1_200 * MS,
+        transfer_ns=40 * MS,
+        latency_ns=4 * MS,
+        bandwidth_ns=35 * MS,
+        degraded_ns=1 * MS,
+        exposed_ns=1_240 * MS,
+        hidden_ns=80 * MS,
+        algbw_gb_s=200.0,
+        busbw_gb_s=350.0,
+        best_busbw_gb_s=371.0,
+        alpha_us=23.4,
+        last_rank_counts={"3": 5},
+    )
+    return replace(base, **changes)
+
+
+def across_ranks() -> Analysis:
+    """Eight ranks that wait for rank 3, with a wait that the clocks can't tell and one unsplit."""
+    unknown = {"algbw_gb_s": None, "busbw_gb_s": None, "best_busbw_gb_s": None, "alpha_us": None}
+    parts = {"latency_ns": None, "bandwidth_ns": None, "degraded_ns": None, "role": None}
+    quiet = {"wait_ns": 1 * MS, "wait_unresolved_ns": 1 * MS, "exposed_ns": 41 * MS}
+    latency = Finding(
+        id="collective_latency",
+        severity="warning",
+        share=0.06,
+        recoverable_ns_per_step=7 * MS,
+        confidence="high",
+        ranks=list(range(8)),
+        affected=list(range(8)),
+        title="many small collectives cost more latency than their bytes take",
+        evidence=["400 × all_reduce of 16.4 kB over 8 ranks: 310 ms exposed on all ranks"],
+        advice=["Send fewer, larger messages"],
+        buckets=["comm.transfer"],
+    )
+    whole = analysis(8)
+    return replace(
+        whole,
+        clock=Clock(aligned=True, offsets_ns={}, half_width_ns=6_000),
+        wait_matrix_ns={
+            str(r): [0 if r == 3 else (28 + i) * MS for i in range(5)] for r in range(8)
+        },
+        collectives=[
+            collective("all_reduce", 101_000_000),
+            collective("reduce_scatter", 16_384, last_rank_counts={}, **quiet),
+            collective(
+                "send",
+                None,
+                wait_ns=0,
+                transfer_ns=0,
+                unsplit_ns=30 * MS,
+                exposed_ns=30 * MS,
+                last_rank_counts={},
+                **unknown,
+                **parts,
+            ),
+        ],
+        ring_tree=[
+            RingTreeRow(
+                op="all_reduce",
+                ranks=8 * grown,
+                nodes=grown,
+                protocol=protocol,
+                ring_alpha_us=ring * grown,
+                tree_alpha_us=ring + 10,
+                nodes_basis="host names in the traces",
+            )
+            for grown in (1, 2, 4, 8)
+            for protocol, ring in (("LL", 15.0), ("Simple", 56.0))
+        ],
+        blame=[
+            BlameRow(
+                rank=3,
+                host="dgx-018",
+                cause="idle.input",
+                host_span=LOADER,
+                wait_ns=1_000 * MS,
+                affected=[0, 1, 2, 4, 5, 6, 7],
+                ambiguous_ns=0,
+                guaranteed_gain_ns=145 * MS,
+            )
+        ],
+        unattributed_wait_ns=50 * MS,
+        findings=[input_stall([3]), latency],
+    )
+
+
 CASES = {
+    "across_ranks": across_ranks,
     "one_rank": lambda: analysis(1),
     "eight_ranks": lambda: analysis(8),
     "host_only": without_device,

@@ -12,6 +12,7 @@ from report.sample_analysis import (
     CASES,
     LOADER,
     MS,
+    across_ranks,
     analysis,
     damaged,
     rank_result,
@@ -76,6 +77,40 @@ def test_buckets_shares_sum_and_findings_survive_narrow_terminals(width):
     words = shown(analysis(8), width).split()
     assert {"idle.input", "40.8", "100.0", "input_stall"} <= set(words)
     assert "sum = window, to the ns" in " ".join(words)
+
+
+@pytest.mark.parametrize("width", [40, 80, 140])
+def test_collectives_show_what_nccl_tests_does_and_the_wait_beside_it(width):
+    """Size and wait at any width, bandwidth there or below, the parts where there is room."""
+    text = shown(across_ranks(), width, verbose=True)
+    words = text.split()
+    assert {"all_reduce", "101", "350", "exposed", "n/r", "unsplit"} <= set(words)
+    assert "not resolvable" in " ".join(words)
+    assert "roles are inferred" in " ".join(words)
+    assert ("degraded" in words) == (width == 140)
+
+
+def test_ring_and_tree_stand_where_latency_is_found_or_asked_for():
+    """The fastest protocol of each size, and the alpha that was measured beside it."""
+    one = across_ranks()
+    without = replace(one, findings=one.findings[:1])
+    assert "all_reduce, ring" in shown(one)
+    assert "measured alpha: all_reduce 23.4 µs" in shown(one)
+    assert "all_reduce, ring" not in shown(without)
+    assert "all_reduce, ring" in shown(without, verbose=True)
+    assert "120.0" in shown(one)  # LL at 64 ranks, not Simple's 448
+
+
+@pytest.mark.parametrize(
+    ("late", "shared"),
+    [((3, 3, 3, 3, 3), False), ((3, 1, 6, 0, 4), True), ((3, 3, 3, 3, 1), False)],
+)
+def test_a_culprit_that_changes_from_step_to_step_is_a_shared_limit(late, shared):
+    """Who waits least is waited for; a gain is promised only where it is always the same rank."""
+    matrix = {str(r): [0 if r == culprit else 28 * MS for culprit in late] for r in range(8)}
+    text = " ".join(shown(replace(across_ranks(), wait_matrix_ns=matrix)).split())
+    assert ("changes from step to step" in text) == shared
+    assert ("29.0 ms a step shorter if rank 3" in text) != shared
 
 
 def test_a_sum_that_misses_the_window_is_called_a_bug():

@@ -79,8 +79,8 @@ def compute_evidence(finding: str, culprits: Sequence[int], scope: Scope) -> lis
         )
     worst = sorted(pairs, key=lambda pair: pair[2][0] * pair[2][1] - pair[1][0] * pair[1][1])
     return lines + [
-        f"{fmt.kernel_name(name)}: {fmt.counted(a[0], 'call')} of {fmt.duration(a[1])}, peers {fmt.count(b[0])} of "
-        f"{fmt.duration(b[1])}"
+        f"{fmt.kernel_name(name)}: {fmt.counted(a[0], 'call')} of {fmt.duration(a[1])}, "
+        f"peers {fmt.count(b[0])} of {fmt.duration(b[1])}"
         for name, a, b in worst[:_NAMED]
         if a[0] * a[1] > b[0] * b[1]
     ]

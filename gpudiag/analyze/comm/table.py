@@ -7,9 +7,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from statistics import median
 
+import numpy as np
+
 from gpudiag.analyze.comm.job import Communication, last_counts
 from gpudiag.analyze.comm.kinds import Kind, bus_factor
 from gpudiag.analyze.comm.match import Matched
+from gpudiag.analyze.intervals import as_pieces, intersect, union
 from gpudiag.analyze.rank import RankAnalysis
 from gpudiag.model.analysis import CollectiveRow
 
@@ -60,9 +63,11 @@ def _row(
         for rank, record in found.matched[index].records.items()
         if rank in windows and record.start < windows[rank][1] and record.end > windows[rank][0]
     )
+    unsplit = sum(_unsplit_ns(found, indices, rank) for rank in found.splits)
+    exposed = wait + transfer + unsplit
     bus = _bus_bandwidth(found, indices)
     factor = bus_factor(Kind(op), size)
-    costs = _costs(found, chosen)
+    costs = (None, None, None) if unsplit else _costs(found, chosen)
     return CollectiveRow(
         op=op,
         role=role,
@@ -72,9 +77,11 @@ def _row(
         dtype=dtype,
         count=len(indices),
         wait_ns=wait,
+        wait_unresolved_ns=_unresolved_ns(found, chosen),
         transfer_ns=transfer,
-        exposed_ns=wait + transfer,
-        hidden_ns=max(total - wait - transfer, 0),
+        unsplit_ns=unsplit,
+        exposed_ns=exposed,
+        hidden_ns=max(total - exposed, 0),
         latency_ns=costs[0],
         bandwidth_ns=costs[1],
         degraded_ns=costs[2],
@@ -84,6 +91,33 @@ def _row(
         alpha_us=_alpha_us(found, indices),
         last_rank_counts=last_counts(found, indices),
     )
+
+
+def _unresolved_ns(found: Communication, chosen: set[int]) -> int:
+    """Return the waits that are shorter than the clocks of both ranks can tell, ns."""
+    unresolved = 0
+    for rank, split in found.splits.items():
+        for part in split.parts:
+            if part.collective in chosen and part.wait_ns:
+                arrived = found.arrived[part.collective]
+                start = found.matched[part.collective].records[rank].start
+                waited = arrived.last - found.clocks.aligned(rank, start)
+                sure = found.clocks.half_width(rank) + found.clocks.half_width(arrived.last_rank)
+                unresolved += part.wait_ns if waited < sure else 0
+    return unresolved
+
+
+def _unsplit_ns(found: Communication, indices: Sequence[int], rank: int) -> int:
+    """Return a rank's exposed time in collectives whose arrivals can't be compared, ns."""
+    records = [
+        record
+        for index in indices
+        if index not in found.arrived and (record := found.matched[index].records.get(rank))
+    ]
+    starts = np.array([record.start for record in records], dtype=np.int64)
+    ends = np.array([record.end for record in records], dtype=np.int64)
+    spans = union(starts, ends)
+    return int(intersect(as_pieces(spans), found.splits[rank].unsplit).lengths.sum())
 
 
 def _costs(found: Communication, chosen: set[int]) -> tuple[int | None, int | None, int | None]:

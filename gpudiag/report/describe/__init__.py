@@ -7,17 +7,18 @@ from typing import TYPE_CHECKING
 from gpudiag.model import format as fmt
 from gpudiag.report.describe.buckets import device_table, host_table, top_rows
 from gpudiag.report.describe.causes import gap_table, kernel_table
+from gpudiag.report.describe.collectives import collective_table, ring_tree_table
 from gpudiag.report.describe.context import context
 from gpudiag.report.describe.efficiency import waterfall_table
 from gpudiag.report.describe.findings import findings, next_steps
 from gpudiag.report.describe.quality import quality
-from gpudiag.report.describe.ranks import collective_table, wait_map
 from gpudiag.report.describe.verbose import (
     file_table,
     host_rank_buckets,
     rank_buckets,
     rank_table,
 )
+from gpudiag.report.describe.waits import wait_map
 from gpudiag.report.totals import window_refused
 from gpudiag.report.view import Line, Lines, Report, Section
 
@@ -37,7 +38,8 @@ def describe(analysis: Analysis, *, top: int, verbose: bool = False) -> Report:
         wait_map(analysis),
         gap_table(analysis, top),
         kernel_table(analysis, top),
-        collective_table(analysis, top) if verbose else None,
+        collective_table(analysis, top, asked=verbose),
+        ring_tree_table(analysis, asked=verbose),
         findings(analysis),
     ]
     if verbose:
