@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from gpudiag.errors import InputError, UsageError
 from gpudiag.model.analysis import Input
+from gpudiag.model.format import counted
 from gpudiag.model.job import JobTraces, RankTrace
 from gpudiag.model.tables import Quality
 from gpudiag.trace.detect import EVENT_LOG, NotATraceError, detect
@@ -188,9 +189,15 @@ def _latest_windows(job: _Job) -> list[Member]:
     for member in sorted(job.members, key=lambda m: (m.start_ns, m.path)):
         by_process.setdefault((member.host, member.pid, member.rank), []).append(member)
     kept = []
+    # Where one rank's traces overlap there are two runs, even if pids and times of others fit.
+    two_runs = any(
+        rank is not None and not _one_after_the_other(windows)
+        for (_, _, rank), windows in by_process.items()
+    )
     for windows in by_process.values():
         last = windows[-1]
-        if len(windows) > 1 and last.pid is not None and _one_after_the_other(windows):
+        in_turn = last.pid is not None and not two_runs and _one_after_the_other(windows)
+        if len(windows) > 1 and in_turn:
             job.earlier[last.path] = [m.path for m in windows[:-1]]
             for earlier in windows[:-1]:
                 job.skip(
@@ -222,7 +229,11 @@ def _refuse_mixed_jobs(job: _Job, members: list[Member]) -> None:
         if member.trace.info.world_size is not None:
             sizes.setdefault(member.trace.info.world_size, []).append(member)
     if len(sizes) > 1:
-        groups = {f"world size {size}": group for size, group in sorted(sizes.items())}
+        groups = {}
+        for size, group in sorted(sizes.items()):
+            runs = _runs(group)
+            for number, run in enumerate(runs, 1):
+                groups[f"world size {size}" + (f", run {number}" if len(runs) > 1 else "")] = run
         raise _mixed(job, "traces of jobs of different size", groups)
     runs = _runs(members)
     if len(runs) > 1:
@@ -236,8 +247,9 @@ def _mixed(job: _Job, what: str, groups: dict[str, list[Member]]) -> UsageError:
         name: [p for m in group for p in (*job.earlier.get(m.path, ()), m.path)]
         for name, group in groups.items()
     }
-    folder = _common_folder([p for group in paths.values() for p in group])
-    listed = [f"{name}: {_listed(group, folder)}" for name, group in paths.items()]
+    every = [p for group in paths.values() for p in group]
+    folder = _common_folder(every)
+    listed = [f"{name}: {_listed(group, folder, every)}" for name, group in paths.items()]
     more = len(listed) - _LISTED
     return UsageError(
         f"{what} were given together" + (f", below {folder}" if folder else ""),
@@ -255,27 +267,41 @@ def _common_folder(paths: list[str]) -> str:
     return "" if folder == os.path.sep else folder
 
 
-def _listed(paths: list[str], folder: str) -> str:
+def _listed(paths: list[str], folder: str, every: list[str]) -> str:
+    """Return a group's files, by the name of their folder where it holds nothing else of them."""
+    own = _common_folder(paths)
+    inside = [p for p in every if own and p.startswith(own + os.path.sep)]
+    if own != folder and len(paths) > 1 and len(inside) == len(paths):
+        name = os.path.relpath(own, folder) if folder else own
+        return f"{name}{os.path.sep} ({counted(len(paths), 'file')})"
     names = [os.path.relpath(p, folder) if folder else p for p in paths]
     more = len(names) - _LISTED
     return ", ".join(names[:_LISTED]) + (f" and {more} more" if more > 0 else "")
 
 
 def _runs(members: list[Member]) -> list[list[Member]]:
-    """Group traces into runs: a rank once per run; without ranks, by time."""
+    """Group traces into runs: a rank once per run, by time, those of one folder together."""
     ranks = [m.rank for m in members]
     if None not in ranks and len(set(ranks)) == len(ranks):
         return [members]  # clocks of hosts may differ by anything
     runs: list[list[Member]] = []
     for member in sorted(members, key=lambda m: (m.start_ns, m.path)):
-        for run in runs:
-            near = member.start_ns - run[0].start_ns < RUN_GAP_NS
-            if near and (member.rank is None or member.rank not in {m.rank for m in run}):
-                run.append(member)
-                break
+        able = [
+            run
+            for run in runs
+            if member.start_ns - run[0].start_ns < RUN_GAP_NS
+            and (member.rank is None or member.rank not in {m.rank for m in run})
+        ]
+        beside = [run for run in able if _folder(member) in {_folder(m) for m in run}]
+        if chosen := next(iter(beside or able), None):
+            chosen.append(member)
         else:
             runs.append([member])
-    return runs
+    return [sorted(run, key=lambda m: (m.rank or 0, m.path)) for run in runs]
+
+
+def _folder(member: Member) -> str:
+    return os.path.dirname(member.path)  # noqa: PTH120 - paths are texts here
 
 
 def _assign_ranks(job: _Job, members: list[Member]) -> list[Member]:

@@ -236,6 +236,17 @@ def test_jobs_of_different_size_are_refused(tmp_path):
     assert error.value.why == "world size 2: a.json\nworld size 4: b.json"
 
 
+def test_runs_given_together_are_listed_by_their_folders(tmp_path):
+    """Ranks, pids and times alike: the folder tells which files are one run."""
+    for run in ("a", "b"):
+        (tmp_path / run).mkdir()
+        for rank in (0, 1):
+            write(tmp_path / run, f"r{rank}.json", 1000 + 10 * rank, pid=7, rank=rank, world=2)
+    with pytest.raises(UsageError, match="2 runs") as error:
+        read_job([str(tmp_path)])
+    assert error.value.why == "run 1: a/ (2 files)\nrun 2: b/ (2 files)"
+
+
 def test_progress_names_the_file(tmp_path):
     """Progress is told which file it is about."""
     path = write(tmp_path, "a.json")
