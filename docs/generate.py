@@ -1,12 +1,14 @@
 """Write the parts of the documentation that the program itself knows.
 
 ``python docs/generate.py`` writes docs/reference/findings.md from the catalogue and the table of
-data-quality entries, docs/reference/hardware.md from the hardware table, and the terminal capture
-in README.md from a sample trace; ``--check`` only says whether they are up to date.
+data-quality entries, docs/reference/hardware.md from the hardware table, sample_traces/README.md
+from the samples' answers and their analysis, and the terminal capture in README.md from a sample
+trace; ``--check`` only says whether they are up to date.
 """  # noqa: INP001 - a script, no package
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -14,13 +16,15 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gpudiag.analyze.job import analyze_job
 from gpudiag.hardware import devices
 from gpudiag.model.catalogue import CATALOGUE
 from gpudiag.model.quality import QUALITY
 from gpudiag.report.describe.entries import owners
+from gpudiag.trace import read_job
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from gpudiag.hardware import Device
     from gpudiag.model.entry import Entry
@@ -29,6 +33,7 @@ ROOT = Path(__file__).resolve().parents[1]
 FINDINGS = ROOT / "docs" / "reference" / "findings.md"
 HARDWARE = ROOT / "docs" / "reference" / "hardware.md"
 README = ROOT / "README.md"
+SAMPLES = ROOT / "sample_traces" / "README.md"
 SAMPLE = "sample_traces/sim-input-stall"
 WIDTH = "100"
 _CAPTURE = re.compile(r"(<!-- capture -->\n```\n).*?(\n```\n)", re.DOTALL)
@@ -56,6 +61,29 @@ device, or compute slices / slices where the SMs aren't known.
 Peaks are dense TFLOP/s (integers: TOP/s). Bandwidths are in GB/s; a link's is both directions
 together.
 """
+_SAMPLES_HEADER = """\
+# Sample traces
+
+Written by `docs/generate.py`: the last column is what `gpudiag analyze sample_traces/NAME` names
+first today. `answer.json` in each folder holds what was put in, and the numbers that an analysis
+must give.
+
+- `sim-*` are simulated: `python tests/simulator/make_samples.py` writes them, from fixed seeds.
+- `gloo-*` are recorded: real training of a small transformer on two CPU ranks over gloo, by
+  `python tests/workloads/record_samples.py`; only the host name and a path are replaced.
+"""
+_SAMPLE_TEXTS = {
+    "gloo-checkpoints": "2 CPU ranks; rank 0 saves 192 MB after every second step",
+    "gloo-clean": "2 CPU ranks; nothing is wrong but what a shared machine does",
+    "gloo-slow-loader": "2 CPU ranks; every rank's dataset sleeps 150 ms a batch, no workers",
+    "gloo-slow-rank": "2 CPU ranks; rank 1 sleeps 120 ms before each forward",
+    "sim-healthy": "1 GPU; nothing is wrong",
+    "sim-host-sync": "1 GPU; the host reads the loss in every step",
+    "sim-input-stall": "1 GPU; the training thread tokenises each batch itself",
+    "sim-launch-bound": "1 GPU; kernels too short for the host to keep ahead",
+    "sim-pipeline-1f1b": "4 GPUs; a pipeline of 4 stages, 8 microbatches, 1F1B",
+    "sim-straggler-4rank": "4 GPUs; rank 2's loader is late",
+}
 _DTYPES = ("fp64", "fp64_tensor", "fp32", "tf32", "bf16", "fp16", "fp8", "fp4", "int8")
 
 
@@ -126,6 +154,23 @@ def _table_row(cells: list[str]) -> str:
     return "| " + " | ".join(cell.replace("|", "/") for cell in cells) + " |"
 
 
+def samples() -> str:
+    """Return sample_traces/README.md."""
+    lines = [_SAMPLES_HEADER, "| sample | is | put in | found first |", "|---|---|---|---|"]
+    for folder in sorted(path.parent for path in SAMPLES.parent.glob("*/answer.json")):
+        answer = json.loads((folder / "answer.json").read_text(encoding="utf-8"))
+        expected = answer.get("expected") or {}
+        put_in = answer.get("findings") or [expected.get("finding")]
+        found = analyze_job(read_job([str(folder)])).findings[:1]
+        cells = [f"`{folder.name}`", _SAMPLE_TEXTS[folder.name], _names(put_in)]
+        lines.append(_table_row([*cells, _names(one.id for one in found)]))
+    return "\n".join(lines) + "\n"
+
+
+def _names(findings: Iterable[str | None]) -> str:
+    return ", ".join(f"`{name}`" for name in findings if name) or "nothing"
+
+
 def readme() -> str:
     """Return README.md with the terminal capture of today's program."""
     env = {name: value for name, value in os.environ.items() if not name.startswith("GPUDIAG_")}
@@ -144,9 +189,15 @@ def readme() -> str:
 
 def main(arguments: list[str]) -> int:
     """Write what differs, or, with --check, name it and return 1."""
+    written = {
+        FINDINGS: findings(),
+        HARDWARE: hardware(),
+        SAMPLES: samples(),
+        README: readme(),
+    }
     stale = [
         (path, text)
-        for path, text in ((FINDINGS, findings()), (HARDWARE, hardware()), (README, readme()))
+        for path, text in written.items()
         if not path.exists() or path.read_text(encoding="utf-8") != text
     ]
     if "--check" in arguments:
