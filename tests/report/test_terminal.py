@@ -15,6 +15,7 @@ from report.sample_analysis import (
     across_ranks,
     analysis,
     damaged,
+    input_stall,
     rank_result,
     without_device,
 )
@@ -222,7 +223,7 @@ def test_a_gap_names_the_annotation_else_the_operator(cause, host_span, host_op,
 
 
 def test_a_wait_is_charged_to_whom_it_was_for():
-    """Not to the ranks that waited."""
+    """Not to the ranks that waited; the finding that names the cause is named beside it."""
     blamed = BlameRow(
         rank=3,
         host="dgx-018",
@@ -236,8 +237,10 @@ def test_a_wait_is_charged_to_whom_it_was_for():
     one = analysis(1)
     buckets = dict(one.job_buckets_ns)
     buckets["comm.wait"] = buckets.pop("comm.unsplit")
-    one = replace(one, job_buckets_ns=buckets)
-    assert "rank 3, idle.input, DataLoader next" in shown(replace(one, blame=[blamed]), 120)
+    one = replace(one, job_buckets_ns=buckets, findings=[input_stall([3])])
+    text = shown(replace(one, blame=[blamed]), 120)
+    (row,) = [line.split() for line in text.splitlines() if "comm.wait" in line]
+    assert row[-5:] == ["rank", "3,", "idle.input", "◀", "input_stall"]
     small = replace(blamed, wait_ns=9 * MS)
     assert "rank 3, idle.input" not in shown(replace(one, blame=[small]), 120)
 

@@ -8,6 +8,8 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from gpudiag.analyze.comm.causes import IMBALANCE, SLOW_GPU
+from gpudiag.analyze.comm.job import last_counts
+from gpudiag.analyze.comm.table import in_windows
 from gpudiag.analyze.comm.transfer import DEGRADED, taken_ns
 from gpudiag.analyze.kernels import mean_durations
 from gpudiag.analyze.losses import PARTS_OF_TRANSFER, parts_of
@@ -32,7 +34,7 @@ def waits_for(scope: Scope, losses: Sequence[Loss]) -> list[str]:
     told = [one for one in ordered[:_NAMED] if one.caused >= thresholds.RARE_FRAC * total]
     lines = [_waits(scope, loss) for loss in told]
     if told and scope.found:
-        lines.append(_order(scope.found, [one.rank for one in told]))
+        lines.append(_order(scope, scope.found, [one.rank for one in told]))
     return lines
 
 
@@ -45,14 +47,15 @@ def _waits(scope: Scope, loss: Loss) -> str:
     return f"{text}{' each' if several else ''} for rank {loss.rank}"
 
 
-def _order(found: Communication, culprits: Sequence[int]) -> str:
-    """Return how often they were last among the collectives with waits, where that is sure."""
+def _order(scope: Scope, found: Communication, culprits: Sequence[int]) -> str:
+    """Return how often they were last among the windows' collectives, where that is sure."""
     width = fmt.duration(max(one.half_width_ns for one in found.clocks.of_rank.values()))
-    known = sum(found.blame.last_counts.values())
+    counts = last_counts(found, in_windows(found, scope.ranks))
+    known = sum(counts.values())
     if not known:
         return f"who came last is not resolvable: the clocks are ±{width}"
-    last = [f"rank {rank} in {found.blame.last_counts.get(rank, 0)}" for rank in culprits]
-    of = f"{fmt.counted(known, 'collective')} with waits"
+    last = [f"rank {rank} in {counts.get(str(rank), 0)}" for rank in culprits]
+    of = fmt.counted(known, "collective")
     return f"came last: {fmt.listed(last)} of {of} whose order the clocks (±{width}) show"
 
 

@@ -21,16 +21,29 @@ _Key = tuple[str, int, int | None, str | None, str | None]
 
 def collective_table(found: Communication, ranks: Sequence[RankAnalysis]) -> list[CollectiveRow]:
     """Sum collectives by (op, group size, bytes, dtype, role), the most exposed first."""
-    windows = {rank.rank: window for rank in ranks if (window := _window(rank))}
+    windows = _windows(ranks)
     groups: dict[_Key, list[int]] = defaultdict(list)
-    for index, one in enumerate(found.matched):
+    for index in in_windows(found, ranks):
+        groups[_key(found, found.matched[index])].append(index)
+    rows = [_row(found, key, indices, windows) for key, indices in groups.items()]
+    return sorted(rows, key=lambda row: (-(row.exposed_ns or 0), row.op, row.bytes or 0))
+
+
+def in_windows(found: Communication, ranks: Sequence[RankAnalysis]) -> list[int]:
+    """Return the matched collectives that start in the window of one of their ranks."""
+    windows = _windows(ranks)
+    return [
+        index
+        for index, one in enumerate(found.matched)
         if any(
             rank in windows and windows[rank][0] <= record.start < windows[rank][1]
             for rank, record in one.records.items()
-        ):
-            groups[_key(found, one)].append(index)
-    rows = [_row(found, key, indices, windows) for key, indices in groups.items()]
-    return sorted(rows, key=lambda row: (-(row.exposed_ns or 0), row.op, row.bytes or 0))
+        )
+    ]
+
+
+def _windows(ranks: Sequence[RankAnalysis]) -> dict[int, tuple[int, int]]:
+    return {rank.rank: window for rank in ranks if (window := _window(rank))}
 
 
 def _window(rank: RankAnalysis) -> tuple[int, int] | None:

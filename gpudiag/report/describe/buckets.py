@@ -12,7 +12,7 @@ from gpudiag.report.totals import Totals, device_totals, host_totals, with_windo
 from gpudiag.report.view import DECORATION, Column, Row, Table, Tone
 
 if TYPE_CHECKING:
-    from gpudiag.model.analysis import Analysis, GapCause
+    from gpudiag.model.analysis import Analysis, BlameRow, GapCause
 
 _WAIT = "comm.wait"
 _FIRST = ("compute.tensor", "compute.other")
@@ -138,7 +138,7 @@ def _ordered(buckets: dict[str, int]) -> list[str]:
 
 def _row(split: _Split, name: str, *, unit: str = "") -> Row:
     ns = split.buckets[name]
-    finding = next((f.id for f in split.analysis.findings if name in f.buckets), "")
+    finding = _finding_of(split.analysis, name)
     tone: Tone = "good" if name == "compute.tensor" else "plain"
     tail = (*_charged_to(split.analysis, name), f"◀ {finding}" if finding else "")
     return Row(
@@ -155,24 +155,33 @@ def _cells(split: _Split, title: str, ns: int, *, unit: str = "") -> tuple[str, 
 def _charged_to(analysis: Analysis, name: str) -> tuple[str, str]:
     """Return who a bucket is charged to (ranks if not all, largest host span), and where.
 
-    A wait is charged to whom it was for: "rank 2, idle.input, DataLoader next".
+    A wait is charged to whom it was for: "rank 2, idle.input".
     """
     if name == _WAIT:
-        return _blamed(analysis), ""
+        blamed = _blamed(analysis)
+        return f"{fmt.rank_list([blamed.rank])}, {blamed.cause}" if blamed else "", ""
     cause = _largest_cause(analysis, name)
     parts = [_only_on(analysis, name), host_in(cause) if cause else ""]
     at = fmt.clean(cause.file_line) if cause and cause.file_line else ""
     return ", ".join(part for part in parts if part), at
 
 
-def _blamed(analysis: Analysis) -> str:
-    """Return the rank and cause that most of the waits are charged to; "" where none is."""
+def _finding_of(analysis: Analysis, name: str) -> str:
+    """Return the finding that a bucket is named in; of waits, the one that names their cause."""
+    owner = next((f.id for f in analysis.findings if name in f.buckets), "")
+    blamed = _blamed(analysis)
+    if owner or name != _WAIT or blamed is None:
+        return owner
+    causing = (f for f in analysis.findings if blamed.cause in f.buckets)
+    return next((f.id for f in causing if blamed.rank in f.ranks), "")
+
+
+def _blamed(analysis: Analysis) -> BlameRow | None:
+    """Return the rank and cause that most of the waits are charged to; None where none is."""
     largest = max(analysis.blame, key=lambda one: one.wait_ns, default=None)
     if largest is None or largest.wait_ns < analysis.job_buckets_ns.get(_WAIT, 0) / 2:
-        return ""
-    span = fmt.host_span(largest.host_span) if largest.host_span else ""
-    parts = (fmt.rank_list([largest.rank]), largest.cause, span)
-    return ", ".join(part for part in parts if part)
+        return None
+    return largest
 
 
 def _only_on(analysis: Analysis, name: str) -> str:

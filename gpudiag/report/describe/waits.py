@@ -35,7 +35,7 @@ def wait_map(analysis: Analysis) -> Table | None:
         title=f"waits for other ranks, {_scale(matrix).unit} a step",
         columns=(
             Column(title="rank"),
-            Column(title="mean", align="right"),
+            Column(title="mean" if _steps(matrix) > 1 else "", align="right"),
             *(_step_column(i) for i in range(min(_steps(matrix), _MOST_STEPS))),
             Column(title="", drop=1, below=""),
         ),
@@ -60,7 +60,7 @@ def _row(matrix: _Matrix, rank: int, last: Counter[int], *, blamed: bool) -> Row
     return Row(
         cells=(
             str(rank),
-            scale.text(sum(waits) / len(waits)),
+            scale.text(sum(waits) / len(waits)) if _steps(matrix) > 1 else "",
             *cells,
             *[""] * (shown - len(cells)),
             f"◀ last in {last[rank]} of {sum(last.values())}" if last[rank] else "",
