@@ -159,6 +159,7 @@ HOST_SPANS: dict[HostClass, tuple[str, ...]] = {
         r"triton/(compiler|runtime/autotuner|runtime/jit\.py\(\d+\): (_do_)?compile)",
         r"Torch-Compiled Region.*\bcompil",
     ),
+    HostClass.ALLOCATOR: (r"^allocator retry$",),
     HostClass.GC: (r"\bgc\.collect\b", r"<built-in function collect>"),
     HostClass.INPUT: (
         r"enumerate\(DataLoader\)#.*__next__",

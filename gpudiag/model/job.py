@@ -19,6 +19,7 @@ class RankTrace:
     host: str | None
     trace: Trace
     tokens_per_step: int | None = None  # as the run's own event log tells it
+    samples_per_step: int | None = None  # the same
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,9 @@ QUALITY: dict[str, str] = {
     "ranks_missing": "The job had more ranks than traces were given.",
     "world_size_disbelieved": "The recorded number of ranks can't be: missing ranks aren't told.",
     "backends_differ": "The ranks name different communication backends.",
-    "event_log_damaged": "Lines of a run's event log could not be read and were left out.",
+    "event_log_damaged": "Lines of a run's event log could not be used and were left out.",
+    "event_log_clock": "By its clock a run's event log starts after its own trace ends: its spans "
+    "were left out.",
     # of a file's bytes and events
     "gzip_truncated": "The compressed file ends early: the events before the end were read.",
     "gzip_damaged": "The compressed file is damaged inside: the events before it were read.",

@@ -34,7 +34,10 @@ _MAGIC = (
 _PICKLE = re.compile(rb"\x80[\x02-\x05]")
 _EVENT_ARRAY = re.compile(rb'"traceEvents"\s*:\s*\[\s*\{')
 _KINETO_KEYS = frozenset(k.encode() for k in KINETO_KEYS)
-_EVENT_LOG = re.compile(rb'\s*\{"k"\s*:\s*"proc"')
+# Any line will do: the first may be torn.
+_EVENT_LOG = re.compile(
+    rb'(?:\A|\n)\s*\{"k"\s*:\s*"(?:proc|anchor|dist|step|ckpt|dl_wait|gc|eval|compile|alloc|tokens)"'
+)
 _JSON_LINES = re.compile(rb"\s*\{[^\n]*\}\s*\n\s*\{")
 _PHASE = re.compile(rb'\bph"?\s*:')
 _TAR_MAGIC_AT = 257
@@ -80,6 +83,8 @@ def detect(head: bytes) -> str:
     kind = _by_magic(head)
     if kind is not None:
         return kind
+    if _EVENT_LOG.search(head):
+        return EVENT_LOG
     start = head.lstrip()[:1]
     if start == b"{":
         return _json_object(head)
@@ -114,7 +119,6 @@ def _json_object(head: bytes) -> str:
     keys = _outer_keys(head)
     is_trace = b"traceEvents" in keys
     tests = (  # first match wins
-        (_EVENT_LOG.match(head), EVENT_LOG),
         (b"nodes" in keys and keys & {b"schema", b"start_ts"}, "execution_trace"),
         (keys & {b"pg_config", b"nccl_version"} and not is_trace, "flight_recorder"),
         (keys & {b"device_traces", b"segments"}, "memory_snapshot"),

@@ -7,14 +7,12 @@ wait where the profiler recorded none.
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
-import numpy as np
 
-from gpudiag.model.tables import HostCategory, HostTable, Quality, Trace
+from gpudiag.model.tables import Quality
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -22,33 +20,36 @@ if TYPE_CHECKING:
     from gpudiag.trace.source import ByteSource
 
 LOADER_WAIT = "enumerate(DataLoader)#__next__"
-_STEP = "ProfilerStep#"
-_SAVES = re.compile(r"\b(torch\.save|dcp\.(async_)?save|(async_)?save\w*)\b")
+# Functions whose own names the table of host spans knows.
+_SAVES = frozenset({"torch.save", "dcp.save", "dcp.async_save"})
+# A time beyond this (the year 2116) is a damaged number; two such still fit 64 bits.
+_Ns = Annotated[int, msgspec.Meta(ge=0, le=1 << 62)]
+_Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 60)]
 
 
 class Anchor(msgspec.Struct, frozen=True):
     """One instant on both clocks, ns."""
 
-    mono_ns: int
-    wall_ns: int
+    mono_ns: _Ns
+    wall_ns: _Ns
 
 
 class _Line(msgspec.Struct, frozen=True):
     """The fields that are read of any line; what a kind doesn't have stays None."""
 
     k: str
-    t: int | None = None  # CLOCK_MONOTONIC, ns: the start of what took ``dur``
-    dur: int | None = None
+    t: _Ns | None = None  # CLOCK_MONOTONIC, ns: the start of what took ``dur``
+    dur: _Ns | None = None
     clock: Anchor | None = None
     pid: int | None = None
     rank: int | str | None = None
     host: str | None = None
-    world: int | None = None
     schema: int | None = None
     api: str | None = None
     gen: int | None = None
     what: str | None = None
-    tokens: int | None = None
+    tokens: _Count | None = None
+    samples: _Count | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,45 +61,93 @@ class Span:
     name: str
 
 
+@dataclass(slots=True)
+class Process:
+    """What one process told; a process that was started again tells in the same file."""
+
+    pid: str | None = None
+    rank: int | None = None
+    host: str | None = None
+    schema: int | None = None
+    clock: Anchor | None = None  # the last one read
+    first_ns: int | None = None  # absolute; None: nothing could be placed
+    last_ns: int | None = None
+    spans: list[Span] = field(default_factory=list)
+    tokens: list[int] = field(default_factory=list)  # of each step that told them
+    samples: list[int] = field(default_factory=list)
+
+    def add(self, line: _Line) -> bool:
+        """Take a line in; return whether it holds what its kind must have."""
+        self.clock = line.clock or self.clock
+        self._see(self._wall(line.clock.mono_ns if line.clock else line.t))
+        match line.k:
+            case "proc" | "anchor":
+                self._identify(line)
+                return line.clock is not None
+            case "dist":
+                self.rank = _rank(line) if _rank(line) is not None else self.rank
+                return self.rank is not None
+            case "tokens":
+                self.tokens += [line.tokens] if line.tokens else []
+                self.samples += [line.samples] if line.samples else []
+                return bool(line.tokens or line.samples)
+        name = _name(line)
+        return name is None or self._add_span(line, name)
+
+    def _identify(self, line: _Line) -> None:
+        if line.k == "proc":
+            self.pid = None if line.pid is None else str(line.pid)
+            self.rank, self.host, self.schema = _rank(line), line.host, line.schema
+
+    def _add_span(self, line: _Line, name: str) -> bool:
+        start = self._wall(line.t)
+        if start is None or line.dur is None:
+            return False
+        # The first writers stamped collections at their end.
+        start -= line.dur if line.k == "gc" and self.schema is None else 0
+        self._see(start + line.dur)
+        if line.dur:
+            self.spans.append(Span(start, start + line.dur, name))
+        return True
+
+    def _wall(self, mono_ns: int | None) -> int | None:
+        if mono_ns is None or self.clock is None:
+            return None
+        return mono_ns + self.clock.wall_ns - self.clock.mono_ns
+
+    def _see(self, wall_ns: int | None) -> None:
+        if wall_ns is not None:
+            self.first_ns = wall_ns if self.first_ns is None else min(self.first_ns, wall_ns)
+            self.last_ns = wall_ns if self.last_ns is None else max(self.last_ns, wall_ns)
+
+
 @dataclass(frozen=True, slots=True)
 class EventLog:
-    """The log of one process."""
+    """One file."""
 
     path: str
-    rank: int | None
-    host: str | None
-    pid: str | None
-    spans: tuple[Span, ...]
-    tokens: tuple[int, ...]  # of each step that told them
+    processes: list[Process]
     lines: int
-    damaged: int  # lines that aren't what they should be
+    damaged: int  # lines that can't be read, or lack what their kind must have
     bytes: int
 
 
 def read_event_log(source: ByteSource) -> EventLog:
-    """Read a log to its end; a line that can't be read is counted and left out."""
+    """Read a log to its end; a line that can't be used is counted and left out."""
     decoder = msgspec.json.Decoder(_Line)
-    lines: list[_Line] = []
-    count = 0
+    processes = [Process()]
+    lines = damaged = 0
     for text in _lines(source.blocks()):
-        count += 1
+        lines += 1
         try:
-            lines.append(decoder.decode(text))
-        except (msgspec.DecodeError, msgspec.ValidationError, RecursionError):
+            line = decoder.decode(text)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            damaged += 1
             continue
-    first = lines[0] if lines else _Line(k="")
-    told = [line.rank for line in lines if line.k == "dist"] + [first.rank]
-    return EventLog(
-        path=source.path,
-        rank=next((int(r) for r in told if r is not None and str(r).isdecimal()), None),
-        host=first.host,
-        pid=None if first.pid is None else str(first.pid),
-        spans=tuple(_spans(lines)),
-        tokens=tuple(x.tokens for x in lines if x.k == "tokens" and (x.tokens or 0) > 0),  # type: ignore[misc]
-        lines=count,
-        damaged=count - len(lines),
-        bytes=source.text_bytes,
-    )
+        if line.k == "proc" and processes[-1] != Process():
+            processes.append(Process())
+        damaged += not processes[-1].add(line)
+    return EventLog(source.path, processes, lines, damaged, source.text_bytes)
 
 
 def _lines(blocks: Iterable[bytes]) -> Iterator[bytes]:
@@ -110,83 +159,30 @@ def _lines(blocks: Iterable[bytes]) -> Iterator[bytes]:
         yield rest
 
 
-def _spans(lines: list[_Line]) -> Iterator[Span]:
-    """Yield the spans on the wall clock; each line is placed by the last anchor before it."""
-    clock = None
-    before_schema_1 = not lines or lines[0].schema is None
-    for line in lines:
-        clock = line.clock or clock
-        name = _name(line)
-        if name is None or clock is None or line.t is None or not line.dur or line.dur < 0:
-            continue
-        # The first writers stamped collections at their end.
-        start = line.t - line.dur if line.k == "gc" and before_schema_1 else line.t
-        start += clock.wall_ns - clock.mono_ns
-        yield Span(start, start + line.dur, name)
+def _rank(line: _Line) -> int | None:
+    told = str(line.rank)
+    return int(told) if told.isascii() and told.isdecimal() else None
 
 
 def _name(line: _Line) -> str | None:
     """Return a name that the table of host spans knows; None for lines that are no such span."""
-    match line.k:
-        case "ckpt":
-            api = line.api or "save_checkpoint"
-            return api if _SAVES.search(api) else f"save_checkpoint ({api})"
-        case "dl_wait":
-            return LOADER_WAIT
-        case "gc":
-            return "gc.collect" if line.gen is None else f"gc.collect generation {line.gen}"
-        case "eval":
-            return "eval"
-        case "compile":
-            return f"torch.compile: compiling {line.what or ''}".rstrip()
-        case _:
-            return None
-
-
-def with_events(trace: Trace, log: EventLog, start_ns: int, end_ns: int) -> Trace:
-    """Return a trace with the log's spans between two instants as annotations of its step thread.
-
-    Args:
-        trace: the trace of the same process.
-        log: its events.
-        start_ns: start of the trace, absolute; what lies before it was not traced.
-        end_ns: its end.
-    """
-    spans = [s for s in log.spans if s.start_ns < end_ns and s.end_ns > start_ns]
-    thread = _step_thread(trace, log.pid)
-    if not spans or thread is None:
-        return trace
-    strings = list(trace.strings)
-    codes = {name: len(strings) + i for i, name in enumerate(dict.fromkeys(s.name for s in spans))}
-    host, count = trace.host, len(spans)
-    none = np.full(count, -1, dtype=np.int64)
-    added = {
-        "ts_ns": np.array([s.start_ns for s in spans]),
-        "dur_ns": np.array([s.end_ns - s.start_ns for s in spans]),
-        "name": np.array([codes[s.name] for s in spans]),
-        "category": np.full(count, HostCategory.ANNOTATION),
-        "thread": np.full(count, thread),
-        **dict.fromkeys(("correlation", "external_id", "stack"), none),
+    names = {
+        "ckpt": line.api if line.api in _SAVES else f"save_checkpoint ({line.api or 'unknown'})",
+        "dl_wait": LOADER_WAIT,
+        "gc": "gc.collect" if line.gen is None else f"gc.collect generation {line.gen}",
+        "eval": "eval",
+        "compile": f"torch.compile: compiling {line.what or ''}".rstrip(),
+        "alloc": "allocator retry",
     }
-    columns = {
-        name: np.concatenate((column := getattr(host, name), more.astype(column.dtype)))
-        for name, more in added.items()
-    }
-    return replace(trace, strings=[*strings, *codes], host=HostTable(**columns))
-
-
-def _step_thread(trace: Trace, pid: str | None) -> int | None:
-    """Return the thread that runs the steps, else the process's main thread."""
-    steps = [code for code, text in enumerate(trace.strings) if text.startswith(_STEP)]
-    rows = np.flatnonzero(np.isin(trace.host.name, steps))
-    if len(rows):
-        return int(np.bincount(trace.host.thread[rows]).argmax())
-    return next((i for i, one in enumerate(trace.threads) if one.tid == pid), None)
+    return names.get(line.k)
 
 
 def damage_of(log: EventLog) -> Quality | None:
     """Return what was lost of a log; None where nothing was."""
     if not log.damaged:
         return None
-    message = f"{log.path}: {log.damaged} of {log.lines} lines of this event log can't be read"
+    message = (
+        f"{log.path}: {log.damaged} of {log.lines} lines of this event log can't be read, "
+        "or lack a time, a duration or a clock"
+    )
     return Quality("event_log_damaged", "warning", log.damaged, message)

@@ -35,6 +35,7 @@ class Member:
     start_ns: int
     end_ns: int
     tokens: tuple[int, ...] = ()  # of each step, from the event log of the same process
+    samples: tuple[int, ...] = ()  # the same, in sequences
 
 
 def identify(path: str, trace: Trace) -> Member:

@@ -14,9 +14,10 @@ from gpudiag.model.format import counted
 from gpudiag.model.job import JobTraces, RankTrace
 from gpudiag.model.tables import Quality
 from gpudiag.trace.detect import EVENT_LOG, NotATraceError, detect
-from gpudiag.trace.event_log import EventLog, damage_of, read_event_log, with_events
+from gpudiag.trace.event_log import EventLog, damage_of, read_event_log
 from gpudiag.trace.find import find_files
 from gpudiag.trace.identify import Member, identify
+from gpudiag.trace.logged import process_of, starts_after, with_events
 from gpudiag.trace.read import read_source
 from gpudiag.trace.source import open_source
 
@@ -108,12 +109,13 @@ def _add_log(job: _Job, log: EventLog) -> None:
     job.logs.append(log)
     damage = damage_of(log)
     job.quality += [damage] if damage else []
+    last = log.processes[-1]
     job.inputs[log.path] = Input(
         path=log.path,
         format=EVENT_LOG,
-        rank=log.rank,
-        host=log.host,
-        pid=log.pid,
+        rank=last.rank,
+        host=last.host,
+        pid=last.pid,
         events=log.lines,
         bytes=log.bytes,
         status="partial" if damage else "ok",
@@ -122,23 +124,26 @@ def _add_log(job: _Job, log: EventLog) -> None:
 
 
 def _attach_logs(job: _Job, members: list[Member]) -> list[Member]:
-    """Give each trace the events of its own process: the same pid, else the same rank."""
-    left = list(job.logs)
+    """Give each trace the events of its own process."""
+    log_of = {id(one): log.path for log in job.logs for one in log.processes}
+    left = [one for log in job.logs for one in log.processes]
+    used = set()
     found = []
     for member in members:
-        of_process = [log for log in left if log.pid is not None and log.pid == member.pid]
-        of_rank = [log for log in left if log.rank is not None and log.rank == member.rank]
-        mine = next((log for log in of_process if log in of_rank), None) or next(
-            iter(of_rank), None
-        )
+        mine = process_of(member, left)
         if mine is None:
             found.append(member)
             continue
         left.remove(mine)
-        trace = with_events(member.trace, mine, member.start_ns, member.end_ns)
-        found.append(replace(member, trace=trace, tokens=mine.tokens))
-    for log in left:
-        job.skip(log.path, "no trace of its process was given: not analysed", EVENT_LOG)
+        path = log_of[id(mine)]
+        used.add(path)
+        if starts_after(mine, member):
+            message = f"{path}: its process starts after its trace ends ({member.path})"
+            job.note("event_log_clock", "warning", 1, message)
+        found.append(with_events(member, mine))
+    for log in job.logs:
+        if log.path not in used:
+            job.skip(log.path, "no trace of its process was given: not analysed", EVENT_LOG)
     return found
 
 
@@ -336,6 +341,7 @@ def _result(job: _Job, members: list[Member]) -> JobTraces:
             host=m.host,
             trace=m.trace,
             tokens_per_step=median_low(m.tokens) if m.tokens else None,
+            samples_per_step=median_low(m.samples) if m.samples else None,
         )
         for m in members
     ]

@@ -251,6 +251,7 @@ def test_a_loader_that_is_slow_on_both_ranks_is_no_straggler():
     analysis = analyze(folder("gloo-faults/ddp_slow_loader_100ms"), window="all")
     assert analysis.findings[0].id == "input_stall"
     assert analysis.findings[0].ranks == [0, 1]
+    assert sum(row.wait_ns for row in analysis.blame if row.cause == "host.input") < 1000 * US
 
 
 def test_a_late_rank_is_shown_with_its_waits_its_order_and_its_kernels(tmp_path):
