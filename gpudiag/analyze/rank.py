@@ -14,7 +14,7 @@ from gpudiag.analyze.idle import IdleSplit, host_late_ns, split_idle
 from gpudiag.analyze.intervals import Intervals, union
 from gpudiag.analyze.names import COPY_BUCKETS, distinct, is_graph_launch
 from gpudiag.analyze.partition import UNSPLIT, Partition, partition
-from gpudiag.analyze.tokens import Tokens, tokens_of
+from gpudiag.analyze.tokens import tokens_of
 from gpudiag.analyze.trace_flops.count import count_flops
 from gpudiag.analyze.trace_flops.results import WindowFlops
 from gpudiag.analyze.window import (
@@ -27,6 +27,7 @@ from gpudiag.analyze.window import (
 )
 from gpudiag.model import format as fmt
 from gpudiag.model import thresholds
+from gpudiag.model.analysis import RankTokens
 from gpudiag.model.job import RankTrace
 from gpudiag.model.tables import I64, Mask, Quality, Trace
 
@@ -73,7 +74,7 @@ class RankAnalysis:
     recorded: bool  # any device activity, also outside the window
     host_window: Window | None
     host_buckets_ns: dict[str, int] | None
-    tokens: Tokens | None
+    tokens: RankTokens | None
     quality: list[Quality]
 
 

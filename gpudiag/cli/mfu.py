@@ -10,7 +10,7 @@ import typer
 
 from gpudiag.cli import amounts, options, output
 from gpudiag.cli import mfu_options as given
-from gpudiag.cli.mfu_traces import filled, measure
+from gpudiag.cli.mfu_traces import check_vocabulary, filled, measure
 from gpudiag.config import load_config, suggestion
 from gpudiag.errors import UsageError
 
@@ -68,7 +68,8 @@ def mfu(
 
     \b
     Examples:
-      gpudiag mfu --model config.json --seq 8192 --tokens-per-s 2.9M --gpus 256 --gpu h100-sxm
+      gpudiag mfu --model config.json --seq 8192 --tokens-per-s 2.9M \\
+          --gpus 256 --gpu h100-sxm
       gpudiag mfu --params 7B --layers 32 --hidden 4096 --seq 4096 \\
           --tokens-per-step 4M --step-time 12s --gpus 128 --peak-tflops 312
       gpudiag mfu --model config.json traces/
@@ -84,6 +85,8 @@ def mfu(
     measured = measure(traces, config) if traces else None
     asked, remarks = filled(ctx.params, measured) if measured else (ctx.params, ())
     workload = _workload(asked)
+    if measured:
+        check_vocabulary(ctx.params, measured, workload.numbers.vocab)
     run = _run(asked, config, measured, remarks)
     found = model_mfu(workload, run, _convention(convention, attention, has_shapes=bool(model)))
     _print(found, config, as_json=as_json)
@@ -205,6 +208,7 @@ def _run(
         dtype, name = measured.dtype or dtype, measured.gpu_name
         peak, source = measured.peak_tflops, measured.peak_source
     else:
+        name = name or (measured.gpu_name if measured else None)
         peak, source, notes = _peak(name, dtype, config)
         remarks = (*remarks, *notes)
     return Run(

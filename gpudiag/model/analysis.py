@@ -70,6 +70,20 @@ class Clock:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RankTokens:
+    """What one rank reads in a step, and how that is known."""
+
+    per_step: int | None  # median over the recorded steps
+    source: str  # "embedding": the shapes of its lookups; "events": the run's own
+    sequence: int | None = None  # length of a sequence, where all lookups agree
+    vocabulary: int | None = None  # rows of the embedding
+    samples_per_step: int | None = None  # sequences, where the run's events tell those
+    own_data: bool = False  # DDP or FSDP over all ranks: none reads the same as another
+    told_per_step: int | None = None  # by the events, where the shapes tell another number
+    why_not: str | None = None  # where per_step is None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RankResult:
     """One device of one rank; ``device`` is None where no device activity was recorded."""
 
@@ -88,8 +102,7 @@ class RankResult:
     # Part of a bucket that removing its cause can't give back, or may be the profiler's own.
     unrecoverable_ns: dict[str, int] = field(default_factory=dict)
     host_late_ns: int | None = None
-    tokens_per_step: int | None = None  # looked up in the embedding, of this rank
-    sequence_length: int | None = None
+    tokens: RankTokens | None = None  # None: neither shapes nor the run's events tell anything
     steps_ns: list[int] = field(default_factory=list)
     host_steps_ns: list[int] = field(default_factory=list)
     comm_by_role_ns: dict[str, int] = field(default_factory=dict)

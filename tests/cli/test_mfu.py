@@ -320,6 +320,44 @@ def test_traces_without_an_embedding_name_the_option_to_give(gpt2, tmp_path):
     assert "no embedding" in done.stderr.lower()
 
 
+def test_what_the_traces_tell_is_said_where_it_is_used_and_where_it_differs(gpt2):
+    """Where each number is from; a throughput or a GPU that isn't the traces' is named."""
+    notes = figures("--model", gpt2, HEALTHY)["notes"]
+    for start in ("GPUs: 1, those of the traces", "Tokens per step: 8,192", "The step's time is"):
+        assert any(note.startswith(start) for note in notes)
+    notes = figures("--model", gpt2, HEALTHY, "--tokens-per-s", "5k", "--gpu", "h200")["notes"]
+    assert any(note.startswith("--tokens-per-s 5k is used; the traces tell") for note in notes)
+    assert any(note.startswith("--gpu h200 is used; the traces tell NVIDIA H100") for note in notes)
+    assert not any(note.startswith("Tokens per step") for note in notes)
+
+
+def test_an_embedding_that_is_not_the_models_is_refused(gpt2):
+    """Half of the rows: the table is parted among ranks, or of another model."""
+    gpt2.write_text(json.dumps(GPT2 | {"n_positions": 2048, "vocab_size": 64000}))
+    done = gpudiag("mfu", "--model", gpt2, HEALTHY)
+    assert done.returncode == 2
+    assert "embedding has 32,000 rows, the model's vocabulary 64,000" in done.stderr
+    assert "--tokens-per-step" in done.stderr
+    assert gpudiag("mfu", "--model", gpt2, HEALTHY, "--tokens-per-step", "8k").returncode == 0
+
+
+def test_a_runs_events_tell_tokens_or_sequences(gpt2, tmp_path):
+    """Where no shape does; sequences need their length."""
+    folder = tmp_path / "run"
+    folder.mkdir()
+    write_trace(folder / "rank0.json")
+    proc = {"k": "proc", "schema": 1, "pid": 1, "rank": 0, "clock": {"mono_ns": 0, "wall_ns": 0}}
+    for line in ({"tokens": 64}, {"samples": 4}):
+        log = [proc, {"k": "tokens", "t": 0} | line]
+        (folder / "rank0.jsonl").write_text("\n".join(map(json.dumps, log)))
+        found = figures("--model", gpt2, "--seq", "16", folder)
+        assert found["tokens_per_s"] == pytest.approx(64 / 0.001)
+        assert any("from its run's event log" in note for note in found["notes"])
+    done = gpudiag("mfu", "--model", gpt2, folder)
+    assert done.returncode == 2
+    assert "--seq" in done.stderr
+
+
 def test_doctor_says_what_is_here_and_details_of_a_gpu():
     """Versions of what is installed; every figure of a row with its source."""
     found = {one["id"]: one for one in json.loads(gpudiag("doctor", "--json").stdout)["checks"]}

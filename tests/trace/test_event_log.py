@@ -146,7 +146,7 @@ def test_a_run_tells_its_tokens(tmp_path):
     tokens = [{"k": "tokens", "tokens": n, "t": 0} for n in (8192, 8192, 4096)]
     (tmp_path / "rank0.events.jsonl").write_bytes(text(PROC, *tokens))
     (result,) = analyze(tmp_path).ranks
-    assert result.tokens_per_step == 8192
+    assert result.tokens.per_step == 8192
 
 
 def buckets(folder, **process):

@@ -96,4 +96,7 @@ def _digits(tflops: float | None) -> str:
 
 
 def _flop(number: float | None) -> str:
-    return f"{fmt.amount(number)}FLOP"
+    if number is None:
+        return fmt.unavailable()
+    text = fmt.amount(number)
+    return f"{text}FLOP" if text[-1].isalpha() else f"{text} FLOP"
