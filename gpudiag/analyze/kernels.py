@@ -43,6 +43,15 @@ def kernel_table(ranks: list[RankAnalysis]) -> list[KernelRow]:
     return sorted(rows, key=lambda row: (-row.total_ns, row.name))[:TOP_KERNELS]
 
 
+def mean_durations(rank: RankAnalysis) -> dict[str, tuple[int, int]]:
+    """Return name -> (count, mean ns) of the compute kernels in a rank's windows."""
+    return {
+        rank.trace.strings[code]: (count, ns // count)
+        for (code, kind), (count, ns, _) in _sums(rank).items()
+        if kind <= DeviceClass.OTHER
+    }
+
+
 def _sums(rank: RankAnalysis) -> dict[tuple[int, int], tuple[int, int, int]]:
     """Return (name code, class) -> (count, ns, bytes) of one rank."""
     sums: dict[tuple[int, int], tuple[int, int, int]] = {}

@@ -78,7 +78,8 @@ class Outcome:
     @property
     def culprit_right(self) -> bool:
         """Whether exactly that rank is named."""
-        return self.found == self.case.expected and self.culprits == self.case.injected[0].ranks
+        hit = self.case.injected[0].ranks if self.case.injected else ()
+        return self.found == self.case.expected and self.culprits == hit
 
 
 def cases(seeds: Iterable[int]) -> Iterator[Case]:
@@ -191,8 +192,7 @@ def summary(outcomes: Sequence[Outcome]) -> str:
         f"{len(outcomes)} jobs, {len(clean)} of them clean",
         f"macro-F1 {macro_f1(outcomes):.3f}",
         f"faults on one rank found, and on that rank: {100 * culprit_rate(outcomes):.1f} %",
-        "total variation of the buckets: at most "
-        f"{100 * worst.variation_frac:.2f} points ({worst.case.name})",
+        f"buckets' total variation: at most {100 * worst.variation_frac:.2f} points",
         f"clean runs with a finding above {NOISE_FRAC:.0%}: {wrong}",
     )
     return "\n".join(f"- {line}" for line in lines)
