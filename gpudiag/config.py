@@ -22,6 +22,7 @@ Value: TypeAlias = bool | int | float | str | tuple[str, ...] | None
 
 WINDOWS = ("steps", "device_span", "all")
 DTYPES = ("bf16", "fp16", "fp8", "fp4", "tf32", "fp32", "fp64", "int8")
+SCHEDULES = ("gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2")
 COLORS = ("auto", "always", "never")
 ENV_PREFIX = "GPUDIAG_"
 _DEFAULT = "default"
@@ -67,6 +68,15 @@ def _positive_number(raw: Any) -> float:
     raise ValueError(f"a number above 0, {_LEAST_NUMBER:g} to {_MOST_NUMBER:g}")
 
 
+def _schedule(raw: Any) -> str:
+    kind, colon, chunks = raw.lower().partition(":") if isinstance(raw, str) else ("", "", "")
+    counted = not colon or (kind == "interleaved" and re.fullmatch(r"[1-9][0-9]{0,2}", chunks))
+    if kind in SCHEDULES and counted:
+        return f"{kind}{colon}{chunks}"
+    allowed = ", ".join(SCHEDULES)
+    raise ValueError(f"one of {allowed}, interleaved:CHUNKS" + suggestion(kind, SCHEDULES))
+
+
 def _names(raw: Any) -> tuple[str, ...]:
     if isinstance(raw, str):
         raw = [part.strip() for part in raw.split(",") if part.strip()]
@@ -107,6 +117,9 @@ KNOWN: dict[str, _Known] = {
         _choice(DTYPES), None, "dtype that MFU is measured in; by default what did most FLOPs"
     ),
     "sm_clock_mhz": _Known(_positive_number, None, "mean SM clock of the run, for the waterfall"),
+    "pipeline_schedule": _Known(
+        _schedule, None, "schedule of the pipeline; by default sends and receives tell it"
+    ),
     "top": _Known(_positive, 5, "rows in the tables of gaps and kernels"),
     "fail_on": _Known(_names, (), "findings or severities that make the exit code 1"),
     "partial_ok": _Known(_boolean, False, "a partly unreadable input is no failure"),
@@ -149,6 +162,14 @@ class Config:
         """Return a setting that is a number with decimals, or None."""
         value = self.settings[name].value
         return float(value) if isinstance(value, (int, float)) else None
+
+    def pipeline_schedule(self) -> tuple[str, int | None] | None:
+        """Return the pipeline's schedule and its chunks a stage, as far as they are set."""
+        value = self.text("pipeline_schedule")
+        if value is None:
+            return None
+        kind, _, chunks = value.partition(":")
+        return kind, int(chunks) if chunks else None
 
     def names(self, name: str) -> tuple[str, ...]:
         """Return a setting that is a list."""

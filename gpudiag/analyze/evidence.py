@@ -20,10 +20,12 @@ if TYPE_CHECKING:
 NAMED = 3
 # The host had done its part: what it was in then is no evidence.
 ENQUEUED = frozenset({"idle.launch_latency", "idle.device_blocked"})
+# Why part of a loss can't come back, in most findings.
+STAYS = "host late, unsure, or the profiler's own"
 _SINGLE_PROCESS_LOADER = "_SingleProcessDataLoaderIter"
 
 
-def how_much(scope: Scope, losses: list[Loss]) -> list[str]:
+def how_much(scope: Scope, losses: list[Loss], stays: str) -> list[str]:
     """Say what was lost in all, what of it is others' waiting, and on which rank it is worst."""
     total, own = sum(loss.total for loss in losses), sum(loss.lost for loss in losses)
     text = fmt.duration(total) + (_place(scope, losses) if own == total else "")
@@ -37,8 +39,7 @@ def how_much(scope: Scope, losses: list[Loss]) -> list[str]:
         text += "waits of other ranks"
     kept = total - sum(loss.recoverable for loss in losses)
     if kept > 0:
-        why = "host late, unsure, or the profiler's own"
-        text += f"; {fmt.duration(kept)} of it would stay ({why})"
+        text += f"; {fmt.duration(kept)} of it would stay ({stays})"
     return [text, *waits_for(scope, losses), *_worst(scope, losses)]
 
 

@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING
 from gpudiag.analyze.comm.evidence import compute_evidence, transfer_evidence
 from gpudiag.analyze.evidence import (
     NAMED,
+    STAYS,
     how_much,
     loads_itself,
     long_launch_frac,
     sync_operators,
     where,
 )
-from gpudiag.analyze.losses import Loss, Scope, is_above, losses_of
+from gpudiag.analyze.losses import BUBBLE, UNEVEN, Loss, Scope, is_above, losses_of
+from gpudiag.analyze.pipeline.evidence import pipeline_evidence
 from gpudiag.model import format as fmt
 from gpudiag.model import thresholds
 from gpudiag.model.analysis import Finding, GapCause
@@ -23,6 +25,13 @@ from gpudiag.model.entry import Entry
 
 if TYPE_CHECKING:
     from gpudiag.model.analysis import KernelRow
+
+
+# Why part of a loss would stay.
+_STAYS = {
+    BUBBLE: "twice the micro-batches halve a bubble, no more",
+    UNEVEN: "waits that equal stages would have too",
+}
 
 
 def find(
@@ -60,12 +69,14 @@ def _find(
     losses = losses_of(entry, scope)
     if not is_above(entry, losses, scope):
         return None
-    evidence = how_much(scope, losses)
+    evidence = how_much(scope, losses, _STAYS.get(entry.id, STAYS))
     if entry.id == "gpu_shared":
         evidence.append("gaps of one length with work enqueued; a guess until the process is seen")
     else:
         evidence += where(entry, causes)
     evidence += transfer_evidence(entry.id, scope)
+    if scope.found:
+        evidence += pipeline_evidence(entry.id, scope.found.pipelines)
     evidence += compute_evidence(entry.id, _by_cost(losses), scope)
     if entry.id == "host_sync":
         evidence += sync_operators(scope)
@@ -108,7 +119,8 @@ def _finding(
         share=share,
         recoverable_ns_per_step=scope.per_step(recoverable),
         confidence=confidence_of(entry, scope),
-        ranks=_culprits(entry, losses),
+        # A schedule is nobody's fault.
+        ranks=[] if entry.id == BUBBLE else _culprits(entry, losses),
         affected=sorted({rank for loss in losses for rank in (loss.rank, *loss.affected)}),
         title=entry.host_title or entry.title if on_host else entry.title,
         evidence=evidence,

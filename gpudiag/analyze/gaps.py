@@ -11,7 +11,7 @@ import numpy as np
 
 from gpudiag.analyze.grouping import group_by
 from gpudiag.analyze.host import is_call
-from gpudiag.analyze.idle import BLOCKED, CAUSE_BUCKETS, LATENCY, Charged
+from gpudiag.analyze.idle import BLOCKED, CAUSE_BUCKETS, IMBALANCE, LATENCY, SCHEDULE, Charged
 from gpudiag.analyze.intervals import Nest
 from gpudiag.analyze.libraries import LIBRARIES
 from gpudiag.analyze.names import HostClass, distinct
@@ -183,7 +183,9 @@ def gap_causes(
 ) -> list[GapCause]:
     """Sum every bucket of idle by what the host had open: span, file:line, operator."""
     strings = rank.trace.strings
-    causes = [_of_device(rank, analysis, cause) for cause in (LATENCY, BLOCKED)]
+    causes = [
+        _of_device(rank, analysis, cause) for cause in (LATENCY, BLOCKED, SCHEDULE, IMBALANCE)
+    ]
     for charged in analysis.idle.pieces:
         context = contexts.of(charged)
         groups, ns = (

@@ -12,7 +12,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 
@@ -49,11 +50,15 @@ RECORDING_COST_NS = {
 }
 
 LATENCY, BLOCKED = len(HostClass), len(HostClass) + 1
-_CAUSES = len(HostClass) + 2
+# What of a gap is a pipeline's own is told by all ranks together: see pipeline/pool.py.
+SCHEDULE, IMBALANCE = len(HostClass) + 2, len(HostClass) + 3
+_CAUSES = len(HostClass) + 4
 CAUSE_BUCKETS: tuple[str, ...] = (
     *(IDLE_BUCKETS[kind] for kind in HostClass),
     "idle.launch_latency",
     "idle.device_blocked",
+    "pipeline.schedule",
+    "pipeline.imbalance",
 )
 
 
@@ -79,8 +84,17 @@ class IdleSplit:
     profiler_ns: int  # part of the launch time that recording the events there may have cost
     unlinked: Mask  # gaps ended by activity without a launch record
 
+    # Causes that hold a gap's end, where no host thread explains it.
+    device_causes: ClassVar[tuple[int, ...]] = (BLOCKED, LATENCY, int(HostClass.NOTHING))
+
+    def recharged(self, charged: I64, pieces: tuple[Charged, ...]) -> IdleSplit:
+        """Return the same gaps charged otherwise."""
+        launching = int(charged[:, HostClass.LAUNCH].sum())
+        profiler = min(self.profiler_ns, launching)
+        return replace(self, charged=charged, pieces=pieces, profiler_ns=profiler)
+
     def leaves_ns(self) -> dict[str, int]:
-        """Return ns per idle bucket, zeros left out."""
+        """Return ns per bucket, zeros left out."""
         totals = self.charged.sum(axis=0)
         return {name: int(ns) for name, ns in zip(CAUSE_BUCKETS, totals, strict=True) if ns}
 

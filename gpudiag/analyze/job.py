@@ -9,7 +9,7 @@ from statistics import median_low
 from typing import TYPE_CHECKING
 
 from gpudiag import __version__
-from gpudiag.analyze.comm.job import communication
+from gpudiag.analyze.comm.job import communication, lone_messages
 from gpudiag.analyze.comm.results import blame_rows, clock_of, ring_and_tree, wait_matrix_of
 from gpudiag.analyze.comm.roles import parallelism
 from gpudiag.analyze.comm.table import collective_table
@@ -28,6 +28,8 @@ from gpudiag.analyze.kernels import kernel_table
 from gpudiag.analyze.losses import Scope, scope_of
 from gpudiag.analyze.mfu import CONVENTION, mean_waterfall
 from gpudiag.analyze.peak import Peak, used
+from gpudiag.analyze.pipeline.job import with_pipelines
+from gpudiag.analyze.pipeline.results import pipeline_result
 from gpudiag.analyze.rank import (
     Options,
     PreparedRank,
@@ -51,7 +53,8 @@ def analyze_job(job: JobTraces, options: Options | None = None) -> Analysis:
     prepared = [prepare(rank, options) for rank in job.ranks]
     numbers, quality = common_steps(prepared)
     ranks = [analyze_rank(one, numbers, options) for one in prepared]
-    found = communication(ranks)
+    found = communication(ranks, options.pipeline_schedule)
+    ranks = with_pipelines(ranks, found.pipelines if found else None)
     scope = scope_of(ranks, found)
     gaps, causes = _gaps(ranks)
     mfu = job_mfu(ranks, options)
@@ -62,7 +65,7 @@ def analyze_job(job: JobTraces, options: Options | None = None) -> Analysis:
     findings = find(scope, causes, kernels, job.missing_ranks)
     findings = ranked([*findings, *efficiency_findings(scope, mfu)])
     quality = [*job.quality, *quality, *_rank_quality(ranks), *mfu.quality]
-    quality += found.quality if found else []
+    quality += found.quality if found else lone_messages(ranks)
     return Analysis(
         gpudiag_version=__version__,
         inputs=job.inputs,
@@ -80,6 +83,7 @@ def analyze_job(job: JobTraces, options: Options | None = None) -> Analysis:
         wait_matrix_ns=wait_matrix_of(found, ranks),
         blame=blame_rows(found, ranks, causes),
         unattributed_wait_ns=found.blame.unattributed_ns if found else None,
+        pipeline=pipeline_result(found.pipelines if found else None),
         ring_tree=ring_and_tree(found, ranks, job.world_size),
         kernels=kernels,
         gaps=gaps,

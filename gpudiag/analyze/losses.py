@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 # Findings that take their share of exposed transfer before comm_exposed does.
 PARTS_OF_TRANSFER = (LATENCY, BANDWIDTH, DEGRADED)
+BUBBLE, UNEVEN = "pipeline_bubble", "pipeline_imbalance"
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,8 +141,9 @@ def _with_wait(loss: Loss, wait: CausedWait | None) -> Loss:
 
 
 def _own_losses(entry: Entry, scope: Scope) -> list[Loss]:
-    if entry.id in PARTS_OF_TRANSFER:
-        return _part_losses(entry.id, scope)
+    told = _told_by_all_ranks(entry.id, scope)
+    if told is not None:
+        return told
     if entry.buckets[0] == "comm.transfer":
         return _transfer_losses(scope)
     if entry.buckets[0] == "comm.wait":
@@ -156,6 +158,44 @@ def _own_losses(entry: Entry, scope: Scope) -> list[Loss]:
         if ns and rank.host_window:
             losses.append(Loss(rank.rank, ns, ns, 0, rank.host_window.length))
     return losses
+
+
+def _bubble_losses(scope: Scope) -> list[Loss]:
+    """Return what each rank waits by the schedule; half of it goes with half the micro-batch."""
+    windows = {rank.rank: window for rank in scope.ranks if (window := _window_of(rank))}
+    parts = scope.found.pipelines.dealt if scope.found else {}
+    return [
+        Loss(rank, lost, lost // 2, len(part.schedule), windows[rank].length)
+        for rank, part in parts.items()
+        if (lost := part.schedule.total)
+    ]
+
+
+def _uneven_losses(scope: Scope) -> list[Loss]:
+    """Return for each slow stage what the ranks of its pipeline wait for it."""
+    windows = {rank.rank: window for rank in scope.ranks if (window := _window_of(rank))}
+    losses = []
+    for one in scope.found.pipelines.found if scope.found else ():
+        waits = {rank: part.imbalance.total for rank, part in one.dealt.items()}
+        if one.slow_stage is None or not any(waits.values()):
+            continue
+        culprit = one.chain.ranks[one.slow_stage]
+        own, window = waits.pop(culprit, 0), windows[culprit]
+        caused = sum(waits.values())
+        steps = sum(windows[rank].periods for rank in one.dealt)
+        affected = frozenset(rank for rank, ns in waits.items() if ns)
+        back = min(own + caused, one.gain_ns * steps)
+        losses.append(Loss(culprit, own, back, 0, window.length, caused, affected))
+    return losses
+
+
+def _told_by_all_ranks(finding: str, scope: Scope) -> list[Loss] | None:
+    """Return losses to a finding that has a rule of its own; None for any other finding."""
+    if finding in PARTS_OF_TRANSFER:
+        return _part_losses(finding, scope)
+    if finding == BUBBLE:
+        return _bubble_losses(scope)
+    return _uneven_losses(scope) if finding == UNEVEN else None
 
 
 def is_above(entry: Entry, losses: list[Loss], scope: Scope) -> bool:

@@ -40,6 +40,8 @@ class Options:
     peak_tflops: float | None = None  # dense, TFLOP/s; None looks the GPU up
     dtype: str | None = None  # bf16, fp16, ...; None takes the one that did most FLOPs
     sm_clock_mhz: float | None = None  # mean SM clock of the run, where it was sampled
+    # A pipeline's schedule, and its chunks a stage where told; None infers them.
+    pipeline_schedule: tuple[str, int | None] | None = None
     extra_spans: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from statistics import median_low
 from typing import TYPE_CHECKING
@@ -87,11 +88,11 @@ def _result(
 
 def leaves_of(analysis: DeviceAnalysis, split: RankSplit | None) -> dict[str, int]:
     """Return the leaves of a device, its communication split where other ranks allow it."""
-    leaves = analysis.leaves_ns()
-    if split is None:
-        return leaves
-    leaves.pop(UNSPLIT, None)
-    return leaves | {name: ns for name, ns in split.leaves_ns.items() if ns}
+    leaves = Counter(analysis.leaves_ns())
+    if split is not None:
+        leaves.pop(UNSPLIT, None)
+        leaves.update(split.leaves_ns)
+    return {name: ns for name, ns in leaves.items() if ns}
 
 
 def with_split(
@@ -101,11 +102,11 @@ def with_split(
     if split is None:
         return list(terms)
     window = analysis.window.length
-    rest = [term for term in terms if term.id != UNSPLIT]
-    parts = [
-        WaterfallTerm(id=name, share=ns / window) for name, ns in split.leaves_ns.items() if ns
-    ]
-    return rest + parts
+    shares = {term.id: term.share for term in terms if term.id != UNSPLIT}
+    for name, ns in split.leaves_ns.items():
+        if ns:
+            shares[name] = shares.get(name, 0.0) + ns / window
+    return [WaterfallTerm(id=name, share=share) for name, share in shares.items()]
 
 
 def _host_late(

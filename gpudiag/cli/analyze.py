@@ -49,6 +49,7 @@ def analyze(
     peak_tflops: options.PeakTflops = None,
     dtype: options.Dtype = None,
     sm_clock_mhz: options.SmClock = None,
+    pipeline_schedule: options.PipelineSchedule = None,
     top: options.Top = None,
     fail_on: options.FailOn = None,
     partial_ok: options.PartialOk = False,
@@ -78,6 +79,7 @@ def analyze(
         "peak_tflops": peak_tflops,
         "dtype": dtype,
         "sm_clock_mhz": sm_clock_mhz,
+        "pipeline_schedule": pipeline_schedule,
         "top": top,
         "fail_on": tuple(fail_on) if fail_on else None,
         "partial_ok": partial_ok or None,
@@ -156,6 +158,7 @@ def _analysis(paths: list[str], config: Config, *, quiet: bool) -> Analysis:
         peak_tflops=config.decimal("peak_tflops"),
         dtype=config.text("dtype"),
         sm_clock_mhz=config.decimal("sm_clock_mhz"),
+        pipeline_schedule=config.pipeline_schedule(),
     )
     analysis = analyze_job(job, chosen)
     _refuse_empty(analysis)

@@ -42,6 +42,14 @@ SmClock: TypeAlias = Annotated[
         "--sm-clock-mhz", metavar="MHZ", help="Mean SM clock of the run, for the waterfall."
     ),
 ]
+PipelineSchedule: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        metavar="1f1b|gpipe|...",
+        help="Schedule of the pipeline: gpipe, 1f1b, interleaved, interleaved:V (V chunks a "
+        "stage), zb-h1 or zb-h2. [inferred from sends and receives]",
+    ),
+]
 Top: TypeAlias = Annotated[
     str | None, typer.Option(metavar="N", help="Rows in the tables of gaps and kernels. [5]")
 ]

@@ -191,6 +191,7 @@ class CollectiveRow:
     bandwidth_ns: int | None = None
     degraded_ns: int | None = None
     unsplit_ns: int = 0  # exposed time of collectives that nobody could be aligned in
+    pipeline_ns: int = 0  # exposed, and charged to pipeline.*
     exposed_ns: int
     hidden_ns: int
     host_late_ns: int | None = None
@@ -229,6 +230,40 @@ class BlameRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StageRow:
+    """One stage of a pipeline: its median chunks, and what its rank waited in the window, ns."""
+
+    stage: int
+    rank: int
+    forward_ns: int  # of one micro-batch in one chunk
+    backward_ns: int
+    samples: int  # chunks behind the medians
+    pool_ns: int  # waiting that the pipeline may explain
+    schedule_ns: int
+    imbalance_ns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PipelineResult:
+    """The job's pipeline; of several (data parallel) ones the first's counts, and all stages."""
+
+    p: int  # stages
+    m: int  # micro-batches of a step
+    schedule: str  # gpipe, 1f1b, interleaved, zb-h1, zb-h2
+    schedule_basis: str  # given, inferred, assumed
+    chunks: int  # of a stage
+    pipelines: int
+    structural_share: float  # of the schedule's wall time, stages being equal
+    structural_share_of_useful: float
+    imbalance_share: float  # of the simulated step: what equal stages would save
+    slow_stage: int | None  # None where the stages are equal
+    slow_rank: int | None
+    lighten_ns: int | None  # a micro-batch of the slow stage over the mean stage's
+    gain_ns_per_step: int | None
+    stages: list[StageRow]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
     """A named loss, with what it costs and how we know."""
 
@@ -264,7 +299,7 @@ class Analysis:
     gaps: list[Gap]
     gap_causes: list[GapCause]
     wait_matrix_ns: dict[str, list[int]] = field(default_factory=dict)
-    pipeline: dict[str, object] | None = None
+    pipeline: PipelineResult | None = None
     telemetry: dict[str, object] | None = None
     waterfall: list[WaterfallTerm] | None = None
     blame: list[BlameRow] = field(default_factory=list)

@@ -64,6 +64,19 @@ BUCKETS = (
         "One rank alone can't tell waiting for others from the transfer itself.",
         "Time with a communication kernel and no compute kernel running.",
     ),
+    _bucket(
+        "pipeline.schedule",
+        "waiting that the pipeline's schedule makes of itself",
+        "Stages idle while the pipeline fills and drains, even if all stages are equal.",
+        "Exposed sends and receives of a pipeline, gaps after them and the wait at the flush: the "
+        "first of it in each step, up to what the schedule idles, simulated with equal stages.",
+    ),
+    _bucket(
+        "pipeline.imbalance",
+        "waiting for a stage of the pipeline with more work",
+        "The slowest stage sets the pace; in every step the others wait for it.",
+        "The next of it, up to what the schedule idles more, simulated with each stage's medians.",
+    ),
     _copy("copy.h2d_pageable", "copies from pageable host memory"),
     _copy("copy.h2d_pinned", "copies from pinned host memory"),
     _copy("copy.h2d", "copies from the host, kind of memory not told"),

@@ -11,6 +11,7 @@ from gpudiag.model.buckets import BUCKETS
 from gpudiag.model.catalogue_comm import COMM_FINDINGS
 from gpudiag.model.catalogue_compute import COMPUTE_FINDINGS
 from gpudiag.model.catalogue_host import HOST_FINDINGS
+from gpudiag.model.catalogue_pipeline import PIPELINE_FINDINGS
 from gpudiag.model.entry import Entry
 
 _RECORD_FINDINGS = (
@@ -45,6 +46,7 @@ CATALOGUE: dict[str, Entry] = {
         *HOST_FINDINGS,
         *COMPUTE_FINDINGS,
         *COMM_FINDINGS,
+        *PIPELINE_FINDINGS,
         *_RECORD_FINDINGS,
         *BUCKETS,
     )

@@ -51,6 +51,8 @@ QUALITY: dict[str, str] = {
     "clock_unreached": "Ranks share no collective with the others: their clocks can't be aligned.",
     "clock_inconsistent": "No clock offset fits all collectives of two ranks: waits are less sure.",
     "members_missing": "Members of the groups have no trace: a wait may be for one of them.",
+    "pipeline_unclear": "Sends and receives between ranks fit no pipeline that is known whole: its "
+    "bubble isn't told from stragglers.",
     # of MFU
     "mfu_unknown": "There is no MFU, or not of every rank; the entry says why.",
     "flops_coverage": "Part of the tensor kernels' time has no FLOP count: MFU is a lower bound.",

@@ -69,3 +69,12 @@ CHANGING_CULPRIT = 0.7
 # Rows of a report below these shares: summed into one, and left to --json.
 REST_FRAC = 0.005
 TINY_FRAC = 0.001
+# Messages of a pipeline with less work between them than this part of the step's longest chunk
+# were issued together.
+NO_WORK_FRAC = 0.02
+# A stage that worked this much longer in a step than in its median step was delayed in it.
+DELAYED_FRAC = 0.1
+# Stages whose work differs less than this from the mean are equal: kernels vary by as much.
+UNEVEN_FRAC = 0.02
+# A stage's median has to differ from the mean by this many of its standard errors.
+SURE_ERRORS = 3

@@ -57,6 +57,7 @@ class Job:
         self.ranks: list[Process] = []
         self.clocks: dict[int, Clock] = {}
         self.groups: list[Group] = []
+        self.stages: list[Any] = []  # of a pipeline
         self._ran = False
 
     def rank(self, devices: Iterable[int] | None = None, clock: Clock | None = None) -> Process:

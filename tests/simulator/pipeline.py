@@ -1,4 +1,4 @@
-"""Pipeline-parallel scenarios: 1F1B over stages that send to each other by rendezvous."""
+"""Pipeline-parallel scenarios: stages that send to each other by rendezvous."""
 
 from __future__ import annotations
 
@@ -26,18 +26,34 @@ class Stage:
     microbatches: int
     p2p: Group
     world: Group
+    order: str = "1F1B"
+    chunks: int = 1
+    late: tuple[int, int] = (-1, 0)  # a step, and what this stage's host sleeps in it, ns
 
     @property
     def rank(self) -> int:
         """Rank, which is the stage's number."""
         return self.th.proc.rank
 
-    def schedule(self) -> Iterator[str]:
-        """Yield F and B in 1F1B order: warm up, alternate, cool down."""
-        warm = min(self.stages - 1 - self.rank, self.microbatches)
-        yield from "F" * warm
-        yield from "FB" * (self.microbatches - warm)
-        yield from "B" * warm
+    def schedule(self) -> Iterator[tuple[str, int]]:
+        """Yield F and B, each with its chunk: warm up, alternate, cool down."""
+        total = self.microbatches * self.chunks
+        warm = self.stages - 1 - self.rank
+        if self.order == "interleaved":
+            warm = 2 * warm + self.stages * (self.chunks - 1)
+        warm = total if self.order == "GPipe" else min(warm, total)
+        turns = "F" * warm + "FB" * (total - warm) + "B" * warm
+        done = {"F": 0, "B": 0}
+        for what in turns:
+            chunk = done[what] // self.stages % self.chunks
+            done[what] += 1
+            yield what, chunk if what == "F" else self.chunks - 1 - chunk
+
+    def peer(self, stage: int, chunk: int) -> int | None:
+        """Return the rank of a neighbour stage; around the ring where that is another chunk."""
+        if not 0 <= chunk * self.stages + stage < self.stages * self.chunks:
+            return None
+        return stage % self.stages
 
     def run(self, steps: int) -> Steps:
         """Train."""
@@ -52,12 +68,14 @@ class Stage:
     def _step(self, number: int) -> Steps:
         th = self.th
         yield from training.load(th, self.plan, number)
-        for what in self.schedule():
+        for turn, (what, chunk) in enumerate(self.schedule()):
             ahead = 1 if what == "F" else -1
-            yield from self._receive(what, self.rank - ahead)
+            yield from self._receive(what, self.peer(self.rank - ahead, chunk))
             with th.note("forward_step" if what == "F" else "backward_step"):
+                if turn == self.microbatches and number == self.late[0]:
+                    yield self.late[1]
                 yield from self._chunk(what, number)
-            yield from self._send(what, self.rank + ahead)
+            yield from self._send(what, self.peer(self.rank + ahead, chunk))
         flushed = yield from training.all_reduce(th, self.world, 8)
         yield from th.wait_event(flushed)
         yield from training.optimizer(th, self.plan)
@@ -69,13 +87,13 @@ class Stage:
         else:
             yield from blocks_backward(self.th, self.plan, number)
 
-    def _receive(self, what: str, peer: int) -> Steps:
-        if 0 <= peer < self.stages:
+    def _receive(self, what: str, peer: int | None) -> Steps:
+        if peer is not None:
             arrived = yield from self._transfer(what, "recv", peer, self.rank)
             yield from self.th.wait_event(arrived)
 
-    def _send(self, what: str, peer: int) -> Steps:
-        if 0 <= peer < self.stages:
+    def _send(self, what: str, peer: int | None) -> Steps:
+        if peer is not None:
             yield from self._transfer(what, "send", self.rank, peer)
 
     def _transfer(self, what: str, side: str, src: int, dst: int) -> Iterator[Signal]:
@@ -120,12 +138,26 @@ def blocks_backward(th: Thread, plan: Plan, _number: int) -> Steps:
         yield from training.norm(th, plan, "aten::native_layer_norm_backward")
 
 
-def _build(name: str, seed: int, steps: int, microbatches: int, layers: list[int]) -> Job:
+def build(
+    name: str,
+    seed: int,
+    steps: int,
+    microbatches: int,
+    layers: list[int],
+    *,
+    order: str = "1F1B",
+    chunks: int = 1,
+    late: tuple[int, int, int] | None = None,
+) -> Job:
+    """Simulate a pipeline with so many layers in a chunk of each stage.
+
+    ``late``: a stage, a step and what that stage's host sleeps in it, ns.
+    """
     job = Job(name, seed)
     stages = len(layers)
     world = job.group("0", "default_pg", list(range(stages)), alpha_ns=22_000)
     p2p = job.group("1", "pp", list(range(stages)), alpha_ns=9_000, bytes_per_us=150_000)
-    for count in layers:
+    for number, count in enumerate(layers):
         shape = Shape(layers=count, batch=1, vocab=8_192)
         stage = Stage(
             th=job.rank().thread(),
@@ -134,7 +166,11 @@ def _build(name: str, seed: int, steps: int, microbatches: int, layers: list[int
             microbatches=microbatches,
             p2p=p2p,
             world=world,
+            order=order,
+            chunks=chunks,
+            late=late[1:] if late and late[0] == number else (-1, 0),
         )
+        job.stages.append(stage)
         job.engine.spawn(stage.run(steps))
     job.expected = {
         "finding": "pipeline_bubble",
@@ -142,10 +178,10 @@ def _build(name: str, seed: int, steps: int, microbatches: int, layers: list[int
         "pipeline": {
             "p": stages,
             "m": microbatches,
-            "schedule": "1F1B",
+            "schedule": order,
             "layers": layers,
-            "structural_share_of_wall": (stages - 1) / (microbatches + stages - 1),
-            "structural_share_of_useful": (stages - 1) / microbatches,
+            "structural_share_of_wall": (stages - 1) / (chunks * microbatches + stages - 1),
+            "structural_share_of_useful": (stages - 1) / (chunks * microbatches),
         },
     }
     return job
@@ -153,13 +189,13 @@ def _build(name: str, seed: int, steps: int, microbatches: int, layers: list[int
 
 def pipeline_1f1b(steps: int = 5, microbatches: int = 8, layers: int = 1) -> Job:
     """Four equal stages: the bubble is the schedule's own."""
-    return _build("pipeline_1f1b", 50, steps, microbatches, [layers] * 4)
+    return build("pipeline_1f1b", 50, steps, microbatches, [layers] * 4)
 
 
 def pipeline_imbalanced(steps: int = 5, microbatches: int = 8, layers: int = 2) -> Job:
     """Stage 1 has one block more than the others: they wait for it all through the step."""
     stages = [layers, layers + 1, layers, layers]
-    job = _build("pipeline_imbalanced", 51, steps, microbatches, stages)
+    job = build("pipeline_imbalanced", 51, steps, microbatches, stages)
     job.expected |= {"finding": "pipeline_imbalance", "ranks": [1], "accept": ["pipeline_bubble"]}
     return job
 

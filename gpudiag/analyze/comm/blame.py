@@ -7,8 +7,10 @@ previous collective of the group are compared leaf by leaf::
     q   prev]----compute------ loader -----[====]      q spent more on: loader
 
 What q spent more than r is the cause, at most the wait; where that is itself a wait for someone
-else, it is charged on to them. The rest, and a group's first collective, is unattributed. So are
-the waits of ranks with send/recv traffic: a pipeline's own schedule makes its stages wait.
+else, it is charged on to them. The rest, and a group's first collective, is unattributed.
+
+What is left of a pipeline's waits, its schedule and imbalance aside, is charged to the stages that
+were delayed in that step (pipeline/delays.py); where no pipeline could be told, to nobody.
 """
 
 from __future__ import annotations
@@ -21,12 +23,12 @@ from typing import TypeVar
 import numpy as np
 
 from gpudiag.analyze.comm.clock import Clocks
-from gpudiag.analyze.comm.kinds import POINT_TO_POINT
 from gpudiag.analyze.comm.match import Matched
 from gpudiag.analyze.comm.split import Arrivals, RankSplit
 from gpudiag.analyze.comm.timeline import Timeline
+from gpudiag.analyze.pipeline.delays import NO_DELAYS, Delays
 
-_Key = TypeVar("_Key", str, int)
+_Key = TypeVar("_Key", str, int, tuple[int, str])
 
 WAIT = "comm.wait"
 # A wait is followed from rank to rank at most this often.
@@ -50,6 +52,7 @@ class Blame:
     unattributed_ns: int
     gain_ns: Mapping[int, int]  # by rank: last minus second-last arrival, summed; guaranteed
     last_counts: Mapping[int, int]  # how often a rank was last, where that is resolvable
+    staged: frozenset[int] = frozenset()  # stages of a pipeline: their work is not comparable
 
 
 class Blamer:
@@ -62,7 +65,9 @@ class Blamer:
         clocks: Clocks,
         timelines: Mapping[int, Timeline],
         splits: Mapping[int, RankSplit],
+        delays: Delays = NO_DELAYS,
     ) -> None:
+        self._delays = delays
         self._matched = matched
         self._arrived = arrived
         self._clocks = clocks
@@ -71,34 +76,72 @@ class Blamer:
         self._waits = {rank: _waits_by_start(split) for rank, split in splits.items()}
         self._charges: dict[tuple[int, str], Charge] = defaultdict(Charge)
         self._unattributed = 0
+        self._waited: dict[int, int] = defaultdict(int)  # by collective, the longest wait
+        self._delayed: dict[tuple[int, int], int] = defaultdict(int)  # by (culprit, step)
 
     def blame(self) -> Blame:
         """Charge every wait of every rank."""
-        waited: dict[int, int] = defaultdict(int)
-        piped = {
-            rank for one in self._matched if one.kind in POINT_TO_POINT for rank in one.records
-        }
         for rank, split in sorted(self._splits.items()):
-            if rank in piped:
+            if rank in self._delays.unclear:
                 self._unattributed += split.wait_ns
-                continue
-            for part in split.parts:
-                if part.wait_ns:
-                    waited[part.collective] = max(waited[part.collective], part.wait_ns)
-                    self._charge(part.collective, rank, rank, part.wait_ns, 0, ambiguous=False)
+            else:
+                self._blame_rank(rank, split)
         gain: dict[int, int] = defaultdict(int)
         last: dict[int, int] = defaultdict(int)
-        for index, longest in waited.items():
+        for index, longest in self._waited.items():
             one = self._arrived[index]
             if one.resolvable:
                 last[one.last_rank] += 1
                 gain[one.last_rank] += min(one.last - one.second, longest)
-        return Blame(dict(self._charges), self._unattributed, dict(gain), dict(last))
+        for (culprit, _), ns in self._delayed.items():
+            gain[culprit] += ns
+        return Blame(
+            dict(self._charges),
+            self._unattributed,
+            dict(gain),
+            dict(last),
+            frozenset(self._delays.chains),
+        )
+
+    def _blame_rank(self, rank: int, split: RankSplit) -> None:
+        """Charge a rank's waits: those of its pipeline step by step, the others one by one."""
+        by_step: dict[int, int] = defaultdict(int)
+        for part in split.parts:
+            if not part.wait_ns:
+                continue
+            index = part.collective
+            if index in self._delays.owners.get(rank, ()):
+                by_step[self._step(index, rank)] += part.wait_ns
+            else:
+                self._waited[index] = max(self._waited[index], part.wait_ns)
+                self._charge(index, rank, rank, part.wait_ns, 0, ambiguous=False)
+        for step, ns in by_step.items():
+            for culprit, share in self._charge_delay(rank, rank, step, ns).items():
+                self._delayed[culprit, step] = max(self._delayed[culprit, step], share)
+
+    def _step(self, index: int, rank: int) -> int:
+        return self._delays.step(rank, self._matched[index].records[rank].start)
+
+    def _charge_delay(self, victim: int, waiting: int, step: int, ns: int) -> dict[int, int]:
+        """Charge what ``waiting`` waited in its pipeline to the stages delayed in that step."""
+        shares = _scaled(self._delays.causes(waiting, step), ns)
+        self._unattributed += ns - sum(shares.values())
+        by_rank: dict[int, int] = defaultdict(int)
+        for (culprit, leaf), share in shares.items():
+            if culprit == victim:
+                self._unattributed += share
+            elif share:
+                self._add(culprit, leaf, victim, share, ambiguous=False)
+                by_rank[culprit] += share
+        return by_rank
 
     def _charge(
         self, index: int, victim: int, waiting: int, ns: int, depth: int, *, ambiguous: bool
     ) -> None:
         """Charge ``ns`` that ``waiting`` waited in a collective, felt by ``victim``."""
+        if index in self._delays.owners.get(waiting, ()):
+            self._charge_delay(victim, waiting, self._step(index, waiting), ns)
+            return
         candidates = self._candidates(index)
         unsure = ambiguous or len(candidates) > 1
         for share, culprit in zip(_even(ns, len(candidates)), candidates, strict=True):

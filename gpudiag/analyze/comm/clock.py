@@ -7,6 +7,10 @@ theta_r, each collective of ranks p and q therefore bounds theta_q - theta_p::
 
 The intersection over all collectives is a hard interval; the median of e_q - e_p, which is about
 the same moment on both, is the estimate. Recordings over 30 s get a drift as well.
+
+Ranks that share no such collective, but messages in both directions, are compared by these: no
+receive ends before its send starts. One direction gives the lower bound, the other the upper; the
+middle is the estimate.
 """
 
 from __future__ import annotations
@@ -17,7 +21,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gpudiag.analyze.comm.kinds import SYNCHRONISING
+from gpudiag.analyze.comm.kinds import SYNCHRONISING, Kind
 from gpudiag.analyze.comm.match import Matched
 from gpudiag.model.tables import I64
 
@@ -68,28 +72,58 @@ class _Pair:
     consistent: bool
 
 
-def align(matched: Iterable[Matched], ranks: Sequence[int]) -> Clocks:
+def align(matched: Sequence[Matched], ranks: Sequence[int]) -> Clocks:
     """Return the clock of every rank against the lowest one, over as few others as possible."""
     times = _times_by_pair(matched)
     pairs = {pair: _pair(np.array(rows, dtype=np.int64)) for pair, rows in times.items()}
+    reference = min(ranks)
+    clocks = {reference: RankClock(0, 0)}
+    _reach(clocks, pairs)
+    if len(clocks) < len(ranks):
+        pairs = _message_pairs(matched) | pairs
+        _reach(clocks, pairs)
+    return Clocks(
+        of_rank=clocks,
+        unreached=tuple(rank for rank in ranks if rank not in clocks),
+        inconsistent=tuple(pair for pair, one in sorted(pairs.items()) if not one.consistent),
+    )
+
+
+def _reach(clocks: dict[int, RankClock], pairs: Mapping[tuple[int, int], _Pair]) -> None:
+    """Add the clocks of all ranks that pairs lead to, over as few others as possible."""
     neighbours: dict[int, list[int]] = defaultdict(list)
     for p, q in sorted(pairs):
         neighbours[p].append(q)
         neighbours[q].append(p)
-    reference = min(ranks)
-    clocks = {reference: RankClock(0, 0)}
-    queue = deque([reference])
+    queue = deque(sorted(clocks))
     while queue:
         p = queue.popleft()
         for q in neighbours[p]:
             if q not in clocks:
                 clocks[q] = _chained(clocks[p], pairs, p, q)
                 queue.append(q)
-    return Clocks(
-        of_rank=clocks,
-        unreached=tuple(rank for rank in ranks if rank not in clocks),
-        inconsistent=tuple(pair for pair, one in sorted(pairs.items()) if not one.consistent),
-    )
+
+
+def _message_pairs(matched: Iterable[Matched]) -> dict[tuple[int, int], _Pair]:
+    """Return the pairs of ranks (p < q) that have messages in both directions."""
+    low: dict[tuple[int, int], list[int]] = defaultdict(list)
+    high: dict[tuple[int, int], list[int]] = defaultdict(list)
+    for one in matched:
+        ends = {record.kind: rank for rank, record in one.records.items()}
+        source, target = ends.get(Kind.SEND), ends.get(Kind.RECV)
+        if source is None or target is None:
+            continue
+        bound = one.records[target].end - one.records[source].start
+        if source < target:
+            high[source, target].append(bound)
+        else:
+            low[target, source].append(-bound)
+    pairs = {}
+    for pair in low.keys() & high.keys():
+        least, most = max(low[pair]), min(high[pair])
+        half = (abs(most - least) + 1) // 2
+        pairs[pair] = _Pair((least + most) // 2, half, 0.0, 0, least <= most)
+    return pairs
 
 
 def _times_by_pair(matched: Iterable[Matched]) -> dict[tuple[int, int], list[tuple[int, ...]]]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from gpudiag.analyze.comm.blame import Blame, Blamer
 from gpudiag.analyze.comm.clock import Clocks, align
+from gpudiag.analyze.comm.kinds import POINT_TO_POINT
 from gpudiag.analyze.comm.match import Matched, Matching, match
 from gpudiag.analyze.comm.records import GroupKey, Record, device_records, host_records
 from gpudiag.analyze.comm.roles import Role, roles_of
@@ -16,6 +17,9 @@ from gpudiag.analyze.comm.timeline import Timeline, device_timeline, host_timeli
 from gpudiag.analyze.comm.transfer import Transfer, transfers
 from gpudiag.analyze.hostview import host_layers
 from gpudiag.analyze.intervals import EMPTY, Intervals
+from gpudiag.analyze.pipeline.delays import Delays, excess_by_step
+from gpudiag.analyze.pipeline.job import Pipelines, pipelines, window_of
+from gpudiag.analyze.pipeline.pool import without
 from gpudiag.analyze.rank import RankAnalysis
 from gpudiag.model.tables import Quality
 
@@ -32,6 +36,7 @@ class Communication:
     quality: list[Quality]
     transfer: Transfer
     roles: Mapping[GroupKey, Role]
+    pipelines: Pipelines
 
     @property
     def matched(self) -> list[Matched]:
@@ -39,8 +44,12 @@ class Communication:
         return self.matching.matched
 
 
-def communication(ranks: Sequence[RankAnalysis]) -> Communication | None:
+def communication(
+    ranks: Sequence[RankAnalysis], schedule: tuple[str, int | None] | None = None
+) -> Communication | None:
     """Match, align, split and blame; None where there is nobody to compare with.
+
+    ``schedule`` is a pipeline's, and its chunks a stage, where the user gave them.
 
     A rank with several devices keeps its communication unsplit: its file doesn't tell which of
     them a collective of the others meets.
@@ -62,11 +71,29 @@ def communication(ranks: Sequence[RankAnalysis]) -> Communication | None:
         for number, rank in by_rank.items()
     }
     timelines = {number: _timeline(rank) for number, rank in by_rank.items()}
-    blame = Blamer(matching.matched, arrived, clocks, timelines, splits).blame()
-    quality = _quality(matching, clocks)
+    piped = pipelines(by_rank, records, matching.matched, splits, schedule)
+    for number, part in piped.dealt.items():
+        splits[number] = without(splits[number], part.schedule, part.imbalance)
+    delays = _delays(piped, by_rank, timelines)
+    blame = Blamer(matching.matched, arrived, clocks, timelines, splits, delays).blame()
+    quality = [*_quality(matching, clocks), *piped.quality]
     transfer = transfers(matching.matched, arrived, clocks, splits)
     roles = roles_of(matching.matched)
-    return Communication(matching, clocks, arrived, splits, blame, quality, transfer, roles)
+    return Communication(matching, clocks, arrived, splits, blame, quality, transfer, roles, piped)
+
+
+def lone_messages(ranks: Sequence[RankAnalysis]) -> list[Quality]:
+    """Say of ranks that nobody can be compared with that their pipeline isn't told."""
+    lone = sorted(
+        rank.rank for rank in ranks if any(one.kind in POINT_TO_POINT for one in _records(rank))
+    )
+    if not lone:
+        return []
+    message = (
+        f"rank {lone[0]} sends and receives, and no other rank of its pipeline is here: its bubble "
+        "isn't told from stragglers or transfer"
+    )
+    return [Quality("pipeline_unclear", "warning", len(lone), message)]
 
 
 def _records(rank: RankAnalysis) -> list[Record]:
@@ -88,6 +115,21 @@ def _timeline(rank: RankAnalysis) -> Timeline:
     if rank.devices:
         return device_timeline(rank.devices[0].device, rank.host)
     return host_timeline(rank.host)
+
+
+def _delays(
+    piped: Pipelines, ranks: Mapping[int, RankAnalysis], timelines: Mapping[int, Timeline]
+) -> Delays:
+    """Return what the stages of the pipelines spent more in each step than they usually do."""
+    chains = {rank: one.chain.ranks for one in piped.found for rank in one.chain.ranks}
+    windows = {rank: window for rank in chains if (window := window_of(ranks[rank]))}
+    return Delays(
+        chains=chains,
+        owners={rank: part.owners for rank, part in piped.dealt.items()},
+        edges={rank: window.edges for rank, window in windows.items()},
+        excess={rank: excess_by_step(timelines[rank], one) for rank, one in windows.items()},
+        unclear=piped.piped - set(chains),
+    )
 
 
 def _quality(matching: Matching, clocks: Clocks) -> list[Quality]:

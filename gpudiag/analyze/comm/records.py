@@ -88,16 +88,15 @@ def host_records(trace: Trace, host: Host) -> list[Record]:
     described = _Described(trace, host)
     step = _step_numbers(host, host.starts[rows])
     calls = _calls_before(host, rows)
-    records = [
-        replace(
-            described.of_span(int(row), call),
-            start=int(host.starts[row]),
-            end=int(host.ends[row]),
-            step=number,
-            launched=int(host.starts[row]),
-        )
-        for row, number, call in zip(rows, step, calls, strict=True)
-    ]
+    records = []
+    for row, number, call in zip(rows.tolist(), step, calls, strict=True):
+        what = described.of_span(row, call)
+        start = int(host.starts[row])
+        if what.kind == Kind.SEND and call >= 0:
+            # The data is on its way from the call on; its span may open only when that returns.
+            start = int(host.starts[call])
+        end = int(host.ends[row])
+        records.append(replace(what, start=start, end=end, step=number, launched=start))
     return sorted(records, key=lambda one: (one.start, one.kind.value))
 
 

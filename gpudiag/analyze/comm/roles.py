@@ -66,6 +66,12 @@ def _by_description(description: str | None) -> Role | None:
     return None
 
 
+def described_role(group: GroupKey) -> str | None:
+    """Return the role that a group's description names; None where it names none."""
+    role = _by_description(group.description)
+    return role.name if role else None
+
+
 def _by_use(group: GroupKey, mine: Sequence[Matched], world: set[int]) -> Role | None:
     kinds = Counter(one.kind for one in mine)
     whole = group.ranks is None or world <= set(group.ranks)
@@ -122,8 +128,8 @@ def comm_by_role_ns(
     for part in split.parts:
         group = matched[part.collective].group
         role = roles.get(group) if group else None
-        total[role.name if role else UNKNOWN] += part.wait_ns + part.transfer_ns
-    total[UNKNOWN] += split.unsplit_ns
+        total[role.name if role else UNKNOWN] += part.exposed_ns
+    total[UNKNOWN] += sum(split.leaves_ns.values()) - total.total()
     return {role: ns for role, ns in total.items() if ns}
 
 

@@ -11,7 +11,7 @@ before L is wait, after it transfer::
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from gpudiag.analyze.comm.clock import Clocks
 from gpudiag.analyze.comm.kinds import POINT_TO_POINT, SYNCHRONISING
 from gpudiag.analyze.comm.match import Matched
 from gpudiag.analyze.intervals import (
+    EMPTY,
     Intervals,
     Pieces,
     as_pieces,
@@ -46,11 +47,17 @@ class SplitPart:
     collective: int  # index of the matched collective
     wait_ns: int
     transfer_ns: int
+    pipeline_ns: int = 0  # what a pipeline's schedule or imbalance has of it
+
+    @property
+    def exposed_ns(self) -> int:
+        """All of its exposed time."""
+        return self.wait_ns + self.transfer_ns + self.pipeline_ns
 
 
 @dataclass(frozen=True, slots=True)
 class RankSplit:
-    """The exposed communication of one rank; the three sum to it."""
+    """The exposed communication of one rank; its leaves sum to it."""
 
     wait_ns: int
     transfer_ns: int
@@ -59,14 +66,48 @@ class RankSplit:
     waits: Pieces  # owned by matched collectives, the rank's own clock
     transfer: Pieces  # the same
     unsplit: Intervals
+    schedule: Intervals = EMPTY  # what is a pipeline's own; see pipeline/pool.py
+    imbalance: Intervals = EMPTY
+
+    def with_pieces(
+        self,
+        *,
+        waits: Pieces,
+        transfer: Pieces,
+        unsplit: Intervals,
+        schedule: Intervals,
+        imbalance: Intervals,
+    ) -> RankSplit:
+        """Return the same communication less what went to a pipeline."""
+        before = {part.collective: part for part in self.parts}
+        parts = [
+            replace(
+                part,
+                pipeline_ns=before[part.collective].exposed_ns - part.exposed_ns,
+            )
+            for part in _by_collective(list(before), waits, transfer)
+        ]
+        return RankSplit(
+            wait_ns=int(waits.lengths.sum()),
+            transfer_ns=int(transfer.lengths.sum()),
+            unsplit_ns=unsplit.total,
+            parts=tuple(parts),
+            waits=waits,
+            transfer=transfer,
+            unsplit=unsplit,
+            schedule=schedule,
+            imbalance=imbalance,
+        )
 
     @property
     def leaves_ns(self) -> dict[str, int]:
-        """Return ns of the leaves of comm."""
+        """Return ns of the leaves that exposed communication went to."""
         return {
             "comm.wait": self.wait_ns,
             "comm.transfer": self.transfer_ns,
             "comm.unsplit": self.unsplit_ns,
+            "pipeline.schedule": self.schedule.total,
+            "pipeline.imbalance": self.imbalance.total,
         }
 
 

@@ -77,7 +77,8 @@ def _row(
         if rank in windows and record.start < windows[rank][1] and record.end > windows[rank][0]
     )
     unsplit = sum(_unsplit_ns(found, indices, rank) for rank in found.splits)
-    exposed = wait + transfer + unsplit
+    pipeline = sum(part.pipeline_ns for part in parts)
+    exposed = wait + transfer + unsplit + pipeline
     bus = _bus_bandwidth(found, indices)
     factor = bus_factor(Kind(op), size)
     costs = (None, None, None) if unsplit else _costs(found, chosen)
@@ -94,6 +95,7 @@ def _row(
         transfer_ns=transfer,
         unsplit_ns=unsplit,
         exposed_ns=exposed,
+        pipeline_ns=pipeline,
         hidden_ns=max(total - exposed, 0),
         latency_ns=costs[0],
         bandwidth_ns=costs[1],

@@ -119,7 +119,8 @@ class _Run:
             if not able:
                 return None  # the orders wait for each other
             stage = min(able, key=lambda s: (able[s], s))
-            while weights[stage] and free[stage] + self._weight(stage) <= able[stage]:
+            # One that fits by most is begun: schedules don't hang on the last microsecond.
+            while weights[stage] and 2 * (able[stage] - free[stage]) >= self._weight(stage) > 0:
                 free[stage] += self._weight(stage)
                 busy[stage] += self._weight(stage)
                 weights[stage] -= 1

@@ -11,6 +11,7 @@ from gpudiag.report.describe.collectives import collective_table, ring_tree_tabl
 from gpudiag.report.describe.context import context
 from gpudiag.report.describe.efficiency import waterfall_table
 from gpudiag.report.describe.findings import findings, next_steps
+from gpudiag.report.describe.pipeline import pipeline_table
 from gpudiag.report.describe.quality import quality
 from gpudiag.report.describe.verbose import (
     file_table,
@@ -35,6 +36,7 @@ def describe(analysis: Analysis, *, top: int, verbose: bool = False) -> Report:
         device or _no_device(analysis),
         host_table(analysis) if verbose or device is None else None,
         waterfall_table(analysis, everything=verbose),
+        pipeline_table(analysis),
         wait_map(analysis),
         gap_table(analysis, top),
         kernel_table(analysis, top),

@@ -100,6 +100,8 @@ def _notes(analysis: Analysis, rows: Sequence[CollectiveRow]) -> tuple[str, ...]
         notes = ["exposed: the training thread is inside; hidden: it is not"]
     if any(row.busbw_gb_s is not None for row in rows):
         notes.append("algbw, busbw: GB/s as in nccl-tests, median; best: best decile of a size")
+    if any(row.pipeline_ns for row in rows):
+        notes.append("exposed holds waits that are the pipeline's own too; wait doesn't")
     if any(row.role_inferred for row in rows):
         notes.append("roles are inferred from names, sizes and order: traces record none")
     waits = {_wait(row, "") for row in rows}

@@ -22,6 +22,8 @@ _WORDS = {
     "comm.wait": "waiting for late ranks",
     "comm.transfer": "exposed transfers",
     "comm.unsplit": "exposed communication",
+    "pipeline.schedule": "pipeline bubble",
+    "pipeline.imbalance": "waiting for slow stages",
 }
 _TENSOR_TERMS = ("recompute", "extra_flops", "dtype", "clock", "kernel_residual", "compute.other")
 
