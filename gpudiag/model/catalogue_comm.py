@@ -25,10 +25,11 @@ COMM_FINDINGS = (
         id="slow_gpu",
         kind="finding",
         title="the other ranks wait for a slow GPU",
-        meaning="The same kernels take longer on one rank than on its peers.",
+        meaning="The same operators on the same shapes take longer on one rank than on its peers.",
         measured=(
-            "Waits charged to compute of a rank whose kernels, at equal name and count, are over "
-            "5 % slower than the peers' median for 80 % of its kernel time."
+            "Waits charged to compute of a rank that computes 2 % longer, most of it in operators "
+            "that its peers run on the same shapes, and 80 % of that over 5 % slower than their "
+            "median. Without recorded shapes it can't be told, and the rank is a straggler."
         ),
         threshold=at_least(SMALL_FRAC),
         min_share=SMALL_FRAC,
@@ -42,7 +43,10 @@ COMM_FINDINGS = (
         kind="finding",
         title="the other ranks wait for one with more work",
         meaning="One rank has more or larger kernels: longer sequences, more tokens, more experts.",
-        measured="Waits charged to compute of a rank that computes 2 % longer, at equal speed.",
+        measured=(
+            "Waits charged to compute of a rank that computes 2 % longer, on other shapes than its "
+            "peers or as fast on the same."
+        ),
         threshold=at_least(SMALL_FRAC),
         min_share=SMALL_FRAC,
         buckets=("comm.wait",),

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from statistics import median
 
 from gpudiag.analyze.comm.blame import Blame
-from gpudiag.analyze.kernels import mean_durations
 from gpudiag.analyze.rank import RankAnalysis
 from gpudiag.model import thresholds
 from gpudiag.model.catalogue import CATALOGUE
@@ -84,24 +83,42 @@ def _why_compute(rank: int, ranks: Sequence[RankAnalysis]) -> str | None:
         return None
     if totals[rank] < (1 + thresholds.MORE_COMPUTE_FRAC) * median(peers):
         return None
-    return SLOW_GPU if _same_kernels_slower(rank, ranks) else IMBALANCE
+    return _why_compute_longer(rank, ranks)
 
 
 def _compute_ns(rank: RankAnalysis) -> int:
     return sum(d.partition.tensor.total + d.partition.other.total for d in rank.devices)
 
 
-def _same_kernels_slower(rank: int, ranks: Sequence[RankAnalysis]) -> bool:
-    """Tell whether most kernel time is in kernels that take longer here than on the peers."""
-    means = {one.rank: mean_durations(one) for one in ranks if one.devices}
-    mine = means.pop(rank)
-    slower = compared = 0
-    for name, (count, mean) in mine.items():
-        others = [m[name][1] for m in means.values() if name in m and m[name][0] == count]
+def _why_compute_longer(rank: int, ranks: Sequence[RankAnalysis]) -> str:
+    """Tell more work from a slower device: the same operators on the same shapes, timed.
+
+    Where most of the rank's operators have no equal on the peers, its work differs. Where shapes
+    are not recorded nothing can be compared, and the rank is late for a reason that isn't known.
+    """
+    times = {one.rank: _operator_times(one) for one in ranks if one.devices}
+    mine = times.pop(rank)
+    if not mine:
+        return STRAGGLER
+    slower = compared = 0.0
+    for what, (ns, mean) in mine.items():
+        others = [peer[what][1] for peer in times.values() if what in peer]
         if others:
-            compared += count * mean
-            slower += count * mean if mean > thresholds.SLOWER_KERNEL * median(others) else 0
-    return bool(compared) and slower >= thresholds.MOST_KERNELS_FRAC * compared
+            compared += ns
+            slower += ns if mean > thresholds.SLOWER_KERNEL * median(others) else 0
+    whole = sum(ns for ns, _ in mine.values())
+    same = compared >= thresholds.MOSTLY_FRAC * whole
+    return SLOW_GPU if same and slower >= thresholds.MOST_KERNELS_FRAC * compared else IMBALANCE
+
+
+def _operator_times(rank: RankAnalysis) -> dict[tuple[str, str, int], tuple[int, float]]:
+    """Return (operator, shapes, phase) -> (ns of its kernels, ns a call), of known shapes."""
+    times: dict[tuple[str, str, int], tuple[int, int]] = {}
+    rows = (row for device in rank.devices for row in device.flops.operators)
+    for one in (row for row in rows if row.dims):
+        ns, count = times.get((one.name, one.dims, one.phase), (0, 0))
+        times[one.name, one.dims, one.phase] = (ns + one.time_ns, count + one.count)
+    return {what: (ns, ns / count) for what, (ns, count) in times.items() if count}
 
 
 def total_ns(waits: Mapping[int, CausedWait]) -> int:
