@@ -2,53 +2,85 @@
 
 from __future__ import annotations
 
-import ctypes
+import os
 import platform
 import sys
-from importlib import metadata
+from importlib import metadata, util
 
 from gpudiag import __version__
+from gpudiag.collect.nvml import Gpu, NvmlError, visible_gpus
+from gpudiag.hardware import Device, lookup_named
+from gpudiag.model import format as fmt
 from gpudiag.model.doctor import Check
 
-NVML_LIBRARY = "libnvidia-ml.so.1"
-
-# Distribution -> what it is for; without isal the standard library inflates, without the others
-# what they are for can't be had.
+# Distribution -> the module that is imported, and what it is for.
 _PACKAGES = {
-    "msgspec": "reads traces",
-    "numpy": "analyses them",
-    "isal": "inflates .gz four times as fast as the standard library",
-    "pandas": "DataFrames in notebooks",
-    "plotly": "charts",
-    "nvidia-ml-py": "talks to NVIDIA's driver",
-    "psutil": "reads the host's counters",
-    "torch": "never needed to analyse; the training's own environment has it",
+    "msgspec": ("msgspec", "decodes traces"),
+    "numpy": ("numpy", "analyses them"),
+    "isal": ("isal", "inflates .gz four times as fast as the standard library"),
+    "pandas": ("pandas", "DataFrames in notebooks"),
+    "plotly": ("plotly", "charts"),
+    "nvidia-ml-py": ("pynvml", "talks to NVIDIA's driver"),
+    "psutil": ("psutil", "reads the host's counters"),
+    "torch": ("torch", "never needed to analyse; the training's own environment has it"),
 }
+_HIDING = "CUDA_VISIBLE_DEVICES"
 
 
-def checks() -> list[Check]:
-    """Return what is here and what isn't, in the order in which it's shown."""
+def checks(readers: str) -> list[Check]:
+    """Return what is here and what isn't, in the order in which it's shown.
+
+    Args:
+        readers: what traces are read with; the trace layer knows.
+    """
     python = Check(
         id="python", ok=True, found=platform.python_version(), use=f"runs gpudiag, {sys.executable}"
     )
     own = Check(id="gpudiag", ok=True, found=__version__, use="this program")
-    return [own, python, *(_package(name, use) for name, use in _PACKAGES.items()), _nvml()]
+    reading = Check(id="readers", ok=True, found=readers, use="in use for traces")
+    packages = [_package(name, *row) for name, row in _PACKAGES.items()]
+    return [own, python, reading, *packages, *_gpus()]
 
 
-def _package(name: str, use: str) -> Check:
+def _package(name: str, module: str, use: str) -> Check:
+    """Look a package up without importing it."""
+    try:
+        here = util.find_spec(module) is not None
+    except ValueError:  # it is being imported right now, without a spec
+        here = True
     try:
         version = metadata.version(name)
     except metadata.PackageNotFoundError:
-        return Check(id=name, ok=False, found="not installed", use=use)
-    return Check(id=name, ok=True, found=version, use=use)
+        version = "version not recorded" if here else "not installed"
+    else:
+        version = version if here else f"{version} is recorded, but {module} can't be imported"
+    return Check(id=name, ok=here, found=version, use=use)
 
 
-def _nvml() -> Check:
-    """Load NVIDIA's management library, as its driver installs it."""
-    use = "clocks, power and utilization of NVIDIA GPUs; traces are analysed without"
+def _gpus() -> list[Check]:
+    """Return what NVML sees, or the one line that says why it sees nothing."""
     try:
-        ctypes.CDLL(NVML_LIBRARY)
-    except OSError:
-        found = f"no {NVML_LIBRARY}: no NVIDIA driver on this machine or in this container"
-        return Check(id="nvml", ok=False, found=found, use=use)
-    return Check(id="nvml", ok=True, found=NVML_LIBRARY, use=use)
+        seen = visible_gpus()
+    except NvmlError as error:
+        use = "clocks, power and utilization of NVIDIA GPUs; traces are analysed without"
+        return [Check(id="GPUs", ok=False, found=str(error), use=use)]
+    driver = f"driver {seen.driver or 'unknown'}"
+    hidden = os.environ.get(_HIDING)
+    use = driver if hidden is None else f"{driver}; {_HIDING}={hidden} is what a training sees"
+    whole = Check(id="GPUs", ok=bool(seen.gpus), found=f"{len(seen.gpus)} through NVML", use=use)
+    return [whole, *(_gpu(one) for one in seen.gpus)]
+
+
+def _gpu(gpu: Gpu) -> Check:
+    name = f"GPU {gpu.index}"
+    if gpu.problem is not None:
+        return Check(id=name, ok=False, found=gpu.problem, use="can't be asked")
+    told = [gpu.name or "name not told", fmt.size(gpu.memory_bytes) if gpu.memory_bytes else None]
+    found = ", ".join([*filter(None, told), *(["MIG on"] if gpu.mig else [])])
+    row = lookup_named(gpu.name or "")
+    peaks = (
+        f"peaks known: doctor --gpus {row.key}"
+        if isinstance(row, Device)
+        else f"no peak: {row.reason}; MFU needs --peak-tflops"
+    )
+    return Check(id=name, ok=True, found=found, use=peaks)

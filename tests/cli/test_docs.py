@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -40,6 +41,16 @@ def test_every_option_is_in_the_reference(command):
     options = re.findall(r"(?<![\w-])--[a-z][a-z-]+", gpudiag(*command, "--help").stdout)
     assert options
     assert not [option for option in options if option not in page]
+
+
+@pytest.mark.parametrize(
+    "command", [[], ["analyze"], ["mfu"], ["explain"], ["doctor"], ["config", "show"]]
+)
+def test_help_fits_a_terminal_of_80_columns(command):
+    """Examples, which aren't wrapped, too."""
+    shown = gpudiag(*command, "--help", env=os.environ | {"COLUMNS": "80"}).stdout
+    assert shown
+    assert not [line for line in shown.splitlines() if len(line) > 80]
 
 
 def test_every_setting_is_in_the_reference():

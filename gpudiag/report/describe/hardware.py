@@ -8,6 +8,7 @@ from typing import Protocol
 from gpudiag.report.view import Column, Line, Lines, Report, Row, Table
 
 _DTYPES = ("fp32", "tf32", "bf16", "fp16", "fp8", "fp4", "int8")
+_DROP = {"bf16": 0, "fp8": 1, "fp16": 1}  # the others go before
 
 
 class Peaks(Protocol):
@@ -114,27 +115,29 @@ def hardware_report(gpus: Iterable[Peaks]) -> Report:
     rows = tuple(Row(cells=_cells(gpu)) for gpu in gpus)
     return Report(
         headline=f"{len(rows)} GPUs are known by the whole name that their driver prints.",
-        context="dense TFLOP/s, int8 TOP/s; clocks and sources of one: gpudiag doctor --gpus KEY; "
+        context="dense TFLOP/s, int8 TOP/s; other dtypes, clocks, sources and their dates of one: "
+        "gpudiag doctor --gpus KEY; "
         "for any other GPU: --peak-tflops",
         sections=(Table(title="peaks", columns=_columns(), rows=rows),),
     )
 
 
 def _columns() -> tuple[Column, ...]:
+    """Return the columns; those without room stand on lines under their row."""
     return (
         Column(title="key"),
-        Column(title="driver's name", drop=5),
-        Column(title="SMs", align="right", drop=4),
-        *(Column(title=name, align="right", drop=_drop(name)) for name in _DTYPES),
-        Column(title="GB/s", align="right", drop=3),
+        _numbers("SMs", drop=4),
+        *(_numbers(name, drop=_DROP.get(name, 2)) for name in _DTYPES),
+        _numbers("GB/s", drop=3),
+        Column(title="driver's name", drop=5, below="driver's name", cut="whole"),
     )
 
 
-def _drop(dtype: str) -> int:
-    return 0 if dtype in {"bf16", "fp16", "fp8"} else 2
+def _numbers(title: str, *, drop: int) -> Column:
+    return Column(title=title, align="right", drop=drop, below=title)
 
 
 def _cells(gpu: Peaks) -> tuple[str, ...]:
     peaks = [gpu.dense_tflops.get(name) for name in _DTYPES]
     numbers = [gpu.sm_count, *peaks, gpu.memory_gb_s]
-    return (gpu.key, gpu.title, *("" if one is None else f"{one:g}" for one in numbers))
+    return (gpu.key, *("" if one is None else f"{one:g}" for one in numbers), gpu.title)
