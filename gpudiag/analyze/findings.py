@@ -130,6 +130,23 @@ def _finding(
     )
 
 
+def of_all(finding: Finding) -> Finding:
+    """Return a finding about late ranks where another is late in every step: nobody's in particular.
+
+    No rank is named, and nothing is promised: which limit they share, the waits don't tell.
+    """
+    return replace(
+        finding,
+        severity="info",
+        confidence="low",
+        ranks=[],
+        title="the ranks wait for each other in turn: a limit that all share",
+        evidence=["who is late changes from step to step", *finding.evidence],
+        recoverable_ns=None,
+        recoverable_ns_per_step=None,
+    )
+
+
 def severity_of(worst_frac: float) -> str:
     """Grade by the rank that loses most: in a synchronous job all others wait for it."""
     if worst_frac >= thresholds.ERROR_FRAC:

@@ -9,12 +9,14 @@ from statistics import median_low
 from typing import TYPE_CHECKING
 
 from gpudiag import __version__
+from gpudiag.analyze.comm.causes import STRAGGLER
 from gpudiag.analyze.comm.job import communication, lone_messages
 from gpudiag.analyze.comm.results import blame_rows, clock_of, ring_and_tree, wait_matrix_of
 from gpudiag.analyze.comm.roles import parallelism
+from gpudiag.analyze.comm.shared import culprit_changes
 from gpudiag.analyze.comm.table import collective_table
 from gpudiag.analyze.efficiency import efficiency_findings
-from gpudiag.analyze.findings import find, ranked
+from gpudiag.analyze.findings import find, of_all, ranked
 from gpudiag.analyze.gaps import (
     LONGEST_GAPS,
     GapContexts,
@@ -62,7 +64,10 @@ def analyze_job(job: JobTraces, options: Options | None = None) -> Analysis:
     results = [result for rank in ranks for result in results_of(rank, mfu, found)]
     buckets = _sum(result.buckets_ns for result in results)
     host_buckets = _sum(rank.host_buckets_ns for rank in ranks)
+    matrix = wait_matrix_of(found, ranks)
+    shared = culprit_changes(matrix)
     findings = find(scope, causes, kernels, job.missing_ranks)
+    findings = [of_all(one) if shared and one.id == STRAGGLER else one for one in findings]
     findings = ranked([*findings, *efficiency_findings(scope, mfu)])
     quality = [*job.quality, *quality, *_rank_quality(ranks), *mfu.quality]
     quality += found.quality if found else lone_messages(ranks)
@@ -80,7 +85,8 @@ def analyze_job(job: JobTraces, options: Options | None = None) -> Analysis:
             [(r.window_ns, r.waterfall) for r in results if r.window_ns and r.waterfall]
         ),
         collectives=collective_table(found, ranks) if found else [],
-        wait_matrix_ns=wait_matrix_of(found, ranks),
+        wait_matrix_ns=matrix,
+        waits_shared=shared if found else None,
         blame=blame_rows(found, ranks, causes),
         unattributed_wait_ns=found.blame.unattributed_ns if found else None,
         pipeline=pipeline_result(found.pipelines if found else None),

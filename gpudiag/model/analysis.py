@@ -299,6 +299,7 @@ class Analysis:
     gaps: list[Gap]
     gap_causes: list[GapCause]
     wait_matrix_ns: dict[str, list[int]] = field(default_factory=dict)
+    waits_shared: bool | None = None  # who is late changes from step to step: all share a limit
     pipeline: PipelineResult | None = None
     telemetry: dict[str, object] | None = None
     waterfall: list[WaterfallTerm] | None = None

@@ -17,6 +17,7 @@ from gpudiag.analyze.comm.clock import align
 from gpudiag.analyze.comm.kinds import Kind, bus_factor, item_bytes, kind_of, message_elements
 from gpudiag.analyze.comm.match import Matched
 from gpudiag.analyze.comm.records import Record
+from gpudiag.analyze.comm.shared import culprit_changes
 from gpudiag.analyze.job import analyze_job
 from gpudiag.analyze.rank import Options
 from gpudiag.trace import read_job
@@ -262,3 +263,22 @@ def test_a_late_rank_is_shown_with_its_waits_its_order_and_its_kernels(tmp_path)
     assert any("a step each for rank 1" in line for line in evidence)
     assert any("came last: rank 1 in 8 of 8 collectives" in line for line in evidence)
     assert any("take 1.25× the peers'" in line for line in evidence)
+
+
+@pytest.mark.parametrize(
+    ("late", "shared"),
+    [((3, 3, 3, 3, 3), False), ((3, 1, 6, 0, 4), True), ((3, 3, 3, 3, 1), False), ((3, 1), False)],
+)
+def test_a_culprit_that_changes_from_step_to_step_is_nobody(late, shared):
+    """Who waits least is waited for; two steps are too few to tell."""
+    matrix = {str(r): [0 if r == culprit else 28_000_000 for culprit in late] for r in range(8)}
+    assert culprit_changes(matrix) == shared
+
+
+@pytest.mark.needs("shared")
+def test_ranks_that_are_late_in_turn_are_no_stragglers():
+    """A clean gloo job on two cores: its waits are noted, and no rank is named or promised."""
+    analysis = analyze(folder("gloo-faults/ddp_normal"), window="all")
+    (noted,) = (one for one in analysis.findings if one.id == "straggler")
+    assert analysis.waits_shared
+    assert (noted.ranks, noted.recoverable_ns, noted.severity) == ([], None, "info")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -28,7 +27,7 @@ def wait_map(analysis: Analysis) -> Table | None:
     if totals is None or waited < thresholds.SMALL_FRAC * totals.window_ns:
         return None
     last = _last_counts(analysis)
-    changes = _culprit_changes(matrix)
+    changes = bool(analysis.waits_shared)
     nobody = (analysis.unattributed_wait_ns or 0) > thresholds.MOSTLY_FRAC * waited
     ranks = _shown(matrix, last)
     return Table(
@@ -88,24 +87,6 @@ def _last_counts(analysis: Analysis) -> Counter[int]:
     for row in analysis.collectives:
         counts.update({int(rank): n for rank, n in row.last_rank_counts.items()})
     return counts
-
-
-def _culprit_changes(matrix: _Matrix) -> bool:
-    """Tell whether who is waited for changes from step to step: no rank is slow, all share it.
-
-    Of each step, the rank that waits least is waited for, by as much as the one that waits most;
-    the entropy of that over ranks is held against the highest that so many steps can have.
-    """
-    steps = min(len(waits) for waits in matrix.values())
-    if steps < thresholds.FEW_PERIODS or len(matrix) < 2:  # noqa: PLR2004 - nobody to change with
-        return False
-    weights: Counter[int] = Counter()
-    for step in range(steps):
-        waits = {rank: mine[step] for rank, mine in matrix.items()}
-        weights[min(waits, key=waits.__getitem__)] += max(waits.values())
-    shares = [ns / weights.total() for ns in weights.values() if ns]
-    entropy = -sum(share * math.log(share) for share in shares)
-    return entropy > thresholds.CHANGING_CULPRIT * math.log(min(len(matrix), steps))
 
 
 def _left_out(matrix: _Matrix, ranks: int) -> tuple[str, ...]:
