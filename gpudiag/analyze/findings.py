@@ -131,7 +131,7 @@ def _finding(
 
 
 def of_all(finding: Finding) -> Finding:
-    """Return a finding about late ranks where another is late in every step: nobody's in particular.
+    """Return a finding about late ranks where another is late in every step: it is nobody's.
 
     No rank is named, and nothing is promised: which limit they share, the waits don't tell.
     """
