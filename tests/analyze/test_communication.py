@@ -9,7 +9,9 @@ import pytest
 import require
 from hypothesis import given
 from hypothesis import strategies as st
-from simulator import scenarios
+from simulator import scenarios, training
+from simulator.job import Job
+from simulator.kernels import Shape
 
 from analyze.simulated import POOL, pipelines_joined
 from analyze.traces import US, Work, annotation, call, job, trace
@@ -121,6 +123,38 @@ def test_the_late_rank_is_named_with_its_cause_and_the_others_waits(tmp_path, na
     assert set(lead.affected) == {0, 1, 2, 3}
     waits = sum(result.buckets_ns["comm.wait"] for result in analysis.ranks if result.rank != rank)
     assert lead.recoverable_ns >= 0.95 * waits
+
+
+def read_back(th, _step):
+    """Drain the queue after the forward, then be in Python for 4 ms."""
+    yield from training.item(th)
+    with th.note("log_metrics"):
+        yield 4_000_000
+
+
+@pytest.mark.parametrize(
+    ("changes", "cause"),
+    [
+        ({"before_backward": read_back}, "idle.host_sync"),
+        ({"op_ns": 900_000, "sync_every_step": False}, "idle.launch"),
+    ],
+)
+def test_a_late_rank_is_not_charged_with_what_its_peers_compute_beside_a_wait(
+    tmp_path, changes, cause
+):
+    """The peers finish their backward while the first bucket waits; the late rank has it to do."""
+    late = 1
+    simulated = Job("ahead", 3)
+    group = simulated.group("0", "default_pg", [0, 1, 2])
+    for rank in range(3):
+        usual = {"shape": Shape(layers=3, vocab=4_096), "sync_every_step": True}
+        plan = training.Plan(data_parallel=group, **usual | (changes if rank == late else {}))
+        training.start(simulated.rank(), plan)
+    simulated.write(tmp_path)
+    analysis = analyze(*sorted(tmp_path.glob("rank*.gz")))
+    waits = sum(result.buckets_ns["comm.wait"] for result in analysis.ranks if result.rank != late)
+    (charged,) = (row for row in analysis.blame if (row.rank, row.cause) == (late, cause))
+    assert charged.wait_ns >= 0.95 * waits
 
 
 @pytest.mark.parametrize("kept", [(0, 1), (0, 2), (1, 3), (2,), (0, 1, 3)])

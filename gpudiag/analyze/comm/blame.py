@@ -24,6 +24,7 @@ import numpy as np
 
 from gpudiag.analyze.comm.clock import Clocks
 from gpudiag.analyze.comm.match import Matched
+from gpudiag.analyze.comm.segments import Segment, segments
 from gpudiag.analyze.comm.split import Arrivals, RankSplit
 from gpudiag.analyze.comm.timeline import Timeline
 from gpudiag.analyze.pipeline.delays import NO_DELAYS, Delays
@@ -72,7 +73,7 @@ class Blamer:
         self._arrived = arrived
         self._clocks = clocks
         self._splits = splits
-        self._segments = _segments(matched, timelines)
+        self._segments = segments(matched, arrived, timelines, splits)
         self._waits = {rank: _waits_by_start(split) for rank, split in splits.items()}
         self._charges: dict[tuple[int, str], Charge] = defaultdict(Charge)
         self._unattributed = 0
@@ -174,11 +175,12 @@ class Blamer:
         *,
         ambiguous: bool,
     ) -> None:
-        late = self._segments.get((index, culprit))
-        early = self._segments.get((index, waiting))
-        if late is None or early is None:
+        last = self._arrived[index].last_rank
+        compared = self._segments.compared(index, culprit, waiting, last)
+        if compared is None:
             self._unattributed += ns
             return
+        late, early = compared
         excess = {leaf: max(took - early.took.get(leaf, 0), 0) for leaf, took in late.took.items()}
         waits = self._waits_in(culprit, late, index)
         own_waits = sum(self._waits_in(waiting, early, index).values())
@@ -192,7 +194,7 @@ class Blamer:
             elif share:
                 self._add(culprit, leaf, victim, share, ambiguous=ambiguous)
 
-    def _waits_in(self, rank: int, segment: _Segment, index: int) -> dict[int, int]:
+    def _waits_in(self, rank: int, segment: Segment, index: int) -> dict[int, int]:
         """Return a rank's waits in other collectives inside a segment, ns by collective."""
         starts, ends, owner = self._waits[rank]
         first, last = np.searchsorted(ends, segment.start), np.searchsorted(starts, segment.end)
@@ -208,39 +210,6 @@ class Blamer:
         charge.wait_ns += ns
         charge.ambiguous_ns += ns if ambiguous else 0
         charge.affected = (charge.affected or set()) | {victim}
-
-
-@dataclass(frozen=True, slots=True)
-class _Segment:
-    """What a rank did between its previous collective of a group and this one, own clock."""
-
-    start: int
-    end: int
-    took: Mapping[str, int]
-
-
-def _segments(
-    matched: Sequence[Matched], timelines: Mapping[int, Timeline]
-) -> dict[tuple[int, int], _Segment]:
-    """Return the segment before each (collective, rank); a group's first one has none."""
-    places: dict[int, list[tuple[int, int, int]]] = defaultdict(list)
-    previous: dict[tuple[object, int], int] = {}
-    for index, one in enumerate(matched):
-        for rank, record in one.records.items():
-            key = (one.group, rank)
-            if key in previous:
-                start = min(previous[key], record.start)
-                places[rank].append((index, start, record.start))
-            previous[key] = max(previous.get(key, record.end), record.end)
-    segments = {}
-    for rank, mine in places.items():
-        starts = np.array([start for _, start, _ in mine], dtype=np.int64)
-        ends = np.array([end for _, _, end in mine], dtype=np.int64)
-        took = timelines[rank].between(starts, ends)
-        for at, (index, start, end) in enumerate(mine):
-            spent = {leaf: int(ns[at]) for leaf, ns in took.items() if ns[at]}
-            segments[index, rank] = _Segment(start, end, spent)
-    return segments
 
 
 def _waits_by_start(split: RankSplit) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -37,6 +37,7 @@ class Timeline:
 
     origin: int
     leaves: Mapping[str, Curve]
+    kernels: I64  # starts of compute kernels, ascending; none where no device was recorded
 
     def between(self, starts: I64, ends: I64) -> dict[str, I64]:
         """Return what each leaf took in each [start, end), ns; shape (len(starts),) a leaf."""
@@ -54,7 +55,8 @@ def device_timeline(device: Device, host: Host) -> Timeline:
     leaves |= {COPY_BUCKETS[kind]: part for kind, part in parts.copies.items()}
     curves = {leaf: _of_intervals(part, whole.start) for leaf, part in leaves.items() if len(part)}
     idle = split_idle(device, host, parts.idle, whole)
-    return Timeline(whole.start, curves | _of_gaps(idle, whole.start))
+    kernels = device.starts[device.is_compute]
+    return Timeline(whole.start, curves | _of_gaps(idle, whole.start), kernels)
 
 
 def host_timeline(host: Host) -> Timeline:
@@ -68,6 +70,7 @@ def host_timeline(host: Host) -> Timeline:
             for leaf, part in layers.items()
             if len(part) and leaf != "host.collective"
         },
+        np.zeros(0, dtype=np.int64),
     )
 
 
