@@ -130,6 +130,26 @@ def test_a_stage_that_is_late_in_one_step_is_no_imbalance(tmp_path, count, late)
     assert (lead.id, lead.ranks) == ("host_overhead", [late])
 
 
+def test_pipelines_side_by_side_are_each_accounted_for(tmp_path):
+    """Two pipelines under data parallelism: a late rank of one is blamed by both."""
+    shape = {"layers": [1, 1, 1], "microbatches": 6, "steps": 7, "pipelines": 2}
+    job, clean = simulate(tmp_path / "clean", **shape)
+    assert_accounted(clean)
+    assert (clean.pipeline.pipelines, clean.pipeline.p, clean.pipeline.m) == (2, 3, 6)
+    assert [row.rank for row in clean.pipeline.stages] == [0, 1, 2, 3, 4, 5]
+    # Loaders jitter by some microseconds.
+    assert sum(row.wait_ns for row in clean.blame) < MS / 10
+    for result, times in zip(clean.ranks, stages.stage_times(job), strict=True):
+        expected = result.periods * 2 * (times["F"] + times["B"])
+        assert result.buckets_ns["pipeline.schedule"] == pytest.approx(expected, rel=TOLERANCE)
+    _, late = simulate(tmp_path / "late", **shape, late=(4, 13, 30 * MS))
+    assert_accounted(late)
+    assert late.pipeline.slow_stage is None
+    charged = sum(row.wait_ns for row in late.blame)
+    assert sum(row.wait_ns for row in late.blame if row.rank == 4) > 0.95 * charged
+    assert {rank for row in late.blame for rank in row.affected} == {0, 1, 2, 3, 5}
+
+
 def test_a_given_schedule_is_taken(tmp_path):
     """Zero-bubble kinds can't be told from messages; what is given is marked so."""
     _, plain = simulate(tmp_path, [1] * 4, 8)

@@ -26,19 +26,25 @@ class Stage:
     microbatches: int
     p2p: Group
     world: Group
+    replicas: Group | None = None  # the same stage of all pipelines
     order: str = "1F1B"
     chunks: int = 1
     late: tuple[int, int] = (-1, 0)  # a step, and what this stage's host sleeps in it, ns
 
     @property
     def rank(self) -> int:
-        """Rank, which is the stage's number."""
+        """Rank: pipelines side by side have consecutive ones."""
         return self.th.proc.rank
+
+    @property
+    def stage(self) -> int:
+        """The stage's number in its pipeline."""
+        return self.rank % self.stages
 
     def schedule(self) -> Iterator[tuple[str, int]]:
         """Yield F and B, each with its chunk: warm up, alternate, cool down."""
         total = self.microbatches * self.chunks
-        warm = self.stages - 1 - self.rank
+        warm = self.stages - 1 - self.stage
         if self.order == "interleaved":
             warm = 2 * warm + self.stages * (self.chunks - 1)
         warm = total if self.order == "GPipe" else min(warm, total)
@@ -53,7 +59,7 @@ class Stage:
         """Return the rank of a neighbour stage; around the ring where that is another chunk."""
         if not 0 <= chunk * self.stages + stage < self.stages * self.chunks:
             return None
-        return stage % self.stages
+        return self.rank - self.stage + stage % self.stages
 
     def run(self, steps: int) -> Steps:
         """Train."""
@@ -70,12 +76,16 @@ class Stage:
         yield from training.load(th, self.plan, number)
         for turn, (what, chunk) in enumerate(self.schedule()):
             ahead = 1 if what == "F" else -1
-            yield from self._receive(what, self.peer(self.rank - ahead, chunk))
+            yield from self._receive(what, self.peer(self.stage - ahead, chunk))
             with th.note("forward_step" if what == "F" else "backward_step"):
                 if turn == self.microbatches and number == self.late[0]:
                     yield self.late[1]
                 yield from self._chunk(what, number)
-            yield from self._send(what, self.peer(self.rank + ahead, chunk))
+            yield from self._send(what, self.peer(self.stage + ahead, chunk))
+        if self.replicas:
+            layers = self.plan.shape.layers
+            reduced = yield from training.all_reduce(th, self.replicas, layers * 2**22)
+            yield from th.wait_event(reduced)
         flushed = yield from training.all_reduce(th, self.world, 8)
         yield from th.wait_event(flushed)
         yield from training.optimizer(th, self.plan)
@@ -148,23 +158,35 @@ def build(
     order: str = "1F1B",
     chunks: int = 1,
     late: tuple[int, int, int] | None = None,
+    pipelines: int = 1,
 ) -> Job:
     """Simulate a pipeline with so many layers in a chunk of each stage.
 
-    ``late``: a stage, a step and what that stage's host sleeps in it, ns.
+    ``late``: a rank, a step and what that rank's host sleeps in it, ns.
     """
     job = Job(name, seed)
     stages = len(layers)
-    world = job.group("0", "default_pg", list(range(stages)), alpha_ns=22_000)
-    p2p = job.group("1", "pp", list(range(stages)), alpha_ns=9_000, bytes_per_us=150_000)
-    for number, count in enumerate(layers):
+    everyone = list(range(stages * pipelines))
+    world = job.group("0", "default_pg", everyone, alpha_ns=22_000)
+    groups = [
+        job.group(str(1 + k), "pp", everyone[k * stages :][:stages], alpha_ns=9_000,
+                  bytes_per_us=150_000)
+        for k in range(pipelines)
+    ]  # fmt: skip
+    replicas = [
+        job.group(str(20 + stage), "dp", everyone[stage::stages])
+        for stage in (range(stages) if pipelines > 1 else ())
+    ]
+    for number in everyone:
+        count = layers[number % stages]
         shape = Shape(layers=count, batch=1, vocab=8_192)
         stage = Stage(
             th=job.rank().thread(),
             plan=Plan(shape=shape),
             stages=stages,
             microbatches=microbatches,
-            p2p=p2p,
+            p2p=groups[number // stages],
+            replicas=replicas[number % stages] if replicas else None,
             world=world,
             order=order,
             chunks=chunks,

@@ -6,6 +6,7 @@ pipeline.imbalance = min(rest, idle with the measured stages - that). See pool.p
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -118,6 +119,10 @@ def pipelines(
         and (cut := rank_chunks(ranks[number], staged[number])).messages
     }
     chains = find_chains({number: one.messages for number, one in chunks.items()}, given)
+    of_rank: dict[int, dict[int, Matched]] = defaultdict(dict)
+    for index, collective in enumerate(matched):
+        for number in collective.records:
+            of_rank[number][index] = collective
     found: list[Pipeline] = []
     refused = list(chains.refused)
     for chain in chains.whole:
@@ -127,7 +132,7 @@ def pipelines(
                 f"no step of {chain.schedule} fits the times of ranks {list(chain.ranks)}"
             )
         else:
-            found.append(_dealt(one, ranks, staged, matched, splits))
+            found.append(_dealt(one, ranks, staged, of_rank, splits))
     if piped and not chunks:
         refused.append("the messages lie in no recorded step")
     if unnamed:
@@ -169,7 +174,7 @@ def _dealt(
     pipeline: Pipeline,
     ranks: Mapping[int, RankAnalysis],
     records: Mapping[int, Sequence[Record]],
-    matched: Sequence[Matched],
+    matched: Mapping[int, Mapping[int, Matched]],
     splits: Mapping[int, RankSplit],
 ) -> Pipeline:
     """Deal out the pool of every rank of a pipeline."""
@@ -178,12 +183,9 @@ def _dealt(
         rank, window = ranks[number], window_of(ranks[number])
         if window is None:
             continue
-        messages = {
-            index
-            for index, one in enumerate(matched)
-            if number in one.records and is_message(one.records[number])
-        }
-        owners = messages | flushes(number, chain.ranks, records[number], matched)
+        mine = matched[number]
+        messages = {index for index, one in mine.items() if is_message(one.records[number])}
+        owners = messages | flushes(number, chain.ranks, records[number], mine)
         idle = rank.devices[0].partition.idle if rank.devices else EMPTY
         pool = pool_of(splits[number], idle, records[number], owners)
         if not rank.devices:

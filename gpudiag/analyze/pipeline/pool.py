@@ -39,7 +39,7 @@ from gpudiag.model.tables import I64
 
 
 def flushes(
-    rank: int, ranks: Sequence[int], records: Sequence[Record], matched: Sequence[Matched]
+    rank: int, ranks: Sequence[int], records: Sequence[Record], mine: Mapping[int, Matched]
 ) -> set[int]:
     """Return the first collective after each step's last message that several stages take part in.
 
@@ -47,20 +47,23 @@ def flushes(
         rank: whose messages.
         ranks: the pipeline's ranks.
         records: the rank's collectives.
-        matched: all matched collectives, in order of their start.
+        mine: the rank's matched collectives, by index.
     """
     launches: dict[int, int] = {}
     for record in records:
         if is_message(record) and record.step is not None:
             launches[record.step] = max(launches.get(record.step, 0), record.launched)
     found: dict[int, tuple[int, int]] = {}
-    for index, one in enumerate(matched):
-        mine = one.records.get(rank)
-        if mine is None or one.kind not in SYNCHRONISING or mine.step not in launches:
+    for index, one in mine.items():
+        step, launched = one.records[rank].step, one.records[rank].launched
+        if (
+            one.kind not in SYNCHRONISING
+            or step is None
+            or launched < launches.get(step, launched + 1)
+        ):
             continue
-        if mine.launched < launches[mine.step] or len(set(ranks) & set(one.records)) < 2:  # noqa: PLR2004
-            continue
-        found[mine.step] = min(found.get(mine.step, (mine.launched, index)), (mine.launched, index))
+        if len(set(ranks) & set(one.records)) > 1:
+            found[step] = min(found.get(step, (launched, index)), (launched, index))
     return {index for _, index in found.values()}
 
 
@@ -149,18 +152,3 @@ def _take_from_device(idle: IdleSplit, charged: I64, rest: I64) -> None:
     for gap in np.flatnonzero(rest).tolist():
         cause = next(c for c in idle.device_causes if charged[gap, c] >= rest[gap])
         charged[gap, cause] -= rest[gap]
-
-
-def step_sums(part: Intervals, window: Window) -> list[int]:
-    """Return how much of a set lies in each period of a window, ns."""
-    edges = np.array(window.edges, dtype=np.int64)
-    if len(edges) < 2:  # noqa: PLR2004 - no step
-        return []
-    steps = as_pieces(Intervals(edges[:-1], edges[1:]))
-    sums: list[int] = sum_by_owner(intersect(steps, part), len(steps)).tolist()
-    return sums
-
-
-def windows_of(windows: Mapping[int, Window | None]) -> dict[int, Window]:
-    """Return the windows that hold whole steps."""
-    return {rank: one for rank, one in windows.items() if one is not None and one.periods}
