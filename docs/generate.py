@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpudiag.analyze.job import analyze_job
+from gpudiag.analyze.names import HOST_SPANS, SPAN_KEYS
 from gpudiag.hardware import devices
 from gpudiag.model.catalogue import CATALOGUE
 from gpudiag.model.quality import QUALITY
@@ -43,6 +44,10 @@ _HEADER = """\
 Written by `docs/generate.py` from the catalogue that `gpudiag explain` prints. How the buckets are
 measured against one another is in [the accounting](../concepts/accounting.md).
 """
+_SPANS = """\
+What the host does is told by the names of annotations, operators and Python frames, and of the
+spans of an [event log](event-log.md). The first row that matches counts. These are regular
+expressions, searched; `spans.*` of the [configuration](configuration.md) adds to them."""
 _HARDWARE_HEADER = """\
 # Hardware
 
@@ -96,7 +101,16 @@ def findings() -> str:
     lines += [_bucket(one) for one in _of("bucket")]
     lines += ["", "## Data quality", "", "| entry | means |", "|---|---|"]
     lines += [f"| `{name}` | {sentence} |" for name, sentence in QUALITY.items()]
+    lines += ["", "## Host spans", "", _SPANS, "", "| counts as | names |", "|---|---|"]
+    lines += [_span_names(key.name.lower(), names) for key, names in sorted(HOST_SPANS.items())]
     return "\n".join(lines) + "\n"
+
+
+def _span_names(kind: str, patterns: Iterable[str]) -> str:
+    setting = next((key for key, known in SPAN_KEYS.items() if known.name.lower() == kind), kind)
+    return (
+        f"| {setting} | {', '.join(f'`{one}`'.replace('|', chr(92) + '|') for one in patterns)} |"
+    )
 
 
 def _of(kind: str) -> list[Entry]:

@@ -141,7 +141,7 @@ HOST_SPANS: dict[HostClass, tuple[str, ...]] = {
     HostClass.CHECKPOINT: (
         r"\btorch\.save\b",
         r"torch/serialization\.py\(\d+\): save$",
-        r"torch[./]distributed[./]checkpoint\S*[ .](async_)?save\b",
+        r"torch[./]distributed[./]checkpoint\S*(?: |\.)(async_)?save\b",
         r"\b(_?save_checkpoint|save_pretrained|save_state_dict|async_save)\b",
         r"\bdcp\.(async_)?save\b",
     ),

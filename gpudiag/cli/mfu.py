@@ -10,6 +10,7 @@ import typer
 
 from gpudiag.cli import amounts, options, output
 from gpudiag.cli import mfu_options as given
+from gpudiag.cli.exit_codes import ExitCode
 from gpudiag.cli.mfu_traces import check_vocabulary, filled, measure
 from gpudiag.config import load_config, suggestion
 from gpudiag.errors import UsageError
@@ -74,7 +75,8 @@ def mfu(
           --tokens-per-step 4M --step-time 12s --gpus 128 --peak-tflops 312
       gpudiag mfu --model config.json traces/
 
-    Exit codes: 0 done, 1 a result above 100 %, 2 usage, 3 the model's file is unreadable.
+    Exit codes: 0 done, 1 a result above 100 %, 2 usage, 3 the model's file or all traces are
+    unreadable, 4 part of the traces.
     """  # noqa: D301 - \b tells typer not to re-wrap the examples
     from gpudiag.analyze.model_flops.figures import model_mfu  # noqa: PLC0415 - only here
 
@@ -82,7 +84,7 @@ def mfu(
     flags = {"peak_tflops": peak_tflops, "dtype": dtype, "color": color}
     config = load_config(Path.cwd(), os.environ, flags | {"ascii": ascii_only or None})
     _check_choices(ctx.params)
-    measured = measure(traces, config) if traces else None
+    measured, lost = measure(traces, config) if traces else (None, [])
     asked, remarks = filled(ctx.params, measured) if measured else (ctx.params, ())
     workload = _workload(asked)
     if measured:
@@ -90,6 +92,10 @@ def mfu(
     run = _run(asked, config, measured, remarks)
     found = model_mfu(workload, run, _convention(convention, attention, has_shapes=bool(model)))
     _print(found, config, as_json=as_json)
+    for one in lost:
+        output.say(f"gpudiag: {one}")
+    if lost and not config.settings["partial_ok"].value:
+        raise typer.Exit(ExitCode.PARTIAL)
 
 
 def _check_choices(asked: Mapping[str, Any]) -> None:

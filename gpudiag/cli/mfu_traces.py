@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from gpudiag.cli import amounts
+from gpudiag.cli.analyze import losses
 from gpudiag.errors import UsageError
 
 if TYPE_CHECKING:
@@ -20,8 +21,8 @@ _PADDED_ROWS = 1024
 _MOST_PADDING = 1.05
 
 
-def measure(paths: list[str], config: Config) -> Measured:
-    """Analyse traces for their throughput."""
+def measure(paths: list[str], config: Config) -> tuple[Measured, list[str]]:
+    """Return the throughput of traces, and what of them could not be read."""
     from gpudiag.analyze.job import analyze_job  # noqa: PLC0415 - numpy is slow to import
     from gpudiag.analyze.model_flops.measured import measured  # noqa: PLC0415 - the same
     from gpudiag.analyze.rank import Options  # noqa: PLC0415 - the same
@@ -33,7 +34,8 @@ def measure(paths: list[str], config: Config) -> Measured:
         peak_tflops=config.decimal("peak_tflops"),
         dtype=config.text("dtype"),
     )
-    return measured(analyze_job(read_job(paths), options))
+    analysis = analyze_job(read_job(paths), options)
+    return measured(analysis), losses(analysis)
 
 
 def filled(asked: Mapping[str, Any], found: Measured) -> tuple[dict[str, Any], tuple[str, ...]]:

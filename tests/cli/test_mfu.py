@@ -358,6 +358,21 @@ def test_a_runs_events_tell_tokens_or_sequences(gpt2, tmp_path):
     assert "--seq" in done.stderr
 
 
+def test_traces_of_which_part_is_unreadable_are_said(gpt2, tmp_path):
+    """A figure from what is left, and exit 4."""
+    folder = tmp_path / "run"
+    folder.mkdir()
+    write_trace(folder / "rank0.json")
+    (folder / "rank0.jsonl").write_text(
+        '{"k":"proc","pid":1,"rank":0,"clock":{"mono_ns":0,"wall_ns":0}}\n'
+        '{"k":"tokens","tokens":64}\n{torn'
+    )
+    done = gpudiag("mfu", "--model", gpt2, "--seq", "16", folder)
+    assert done.returncode == 4
+    assert "1 of 3 lines" in done.stderr
+    assert done.stdout.startswith("MFU")
+
+
 def test_doctor_says_what_is_here_and_details_of_a_gpu():
     """Versions of what is installed; every figure of a row with its source."""
     found = {one["id"]: one for one in json.loads(gpudiag("doctor", "--json").stdout)["checks"]}
