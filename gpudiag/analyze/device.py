@@ -80,6 +80,15 @@ class Device:
         return np.where(linked, self.starts - np.where(linked, self.launch_return, 0), 0)
 
 
+@dataclass(frozen=True, slots=True)
+class DeviceFacts:
+    """What is left of a device once it is accounted for."""
+
+    index: int
+    offset_ns: int  # added to device times wherever they meet host times
+    has_compute: bool
+
+
 def valid_rows(table: DeviceTable, host: Host) -> tuple[Mask, list[Quality]]:
     """Mask the records that can be true: timed, and not longer than the recording."""
     unreadable = (table.ts_ns == INVALID_TIME) | (table.dur_ns == INVALID_TIME)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from gpudiag.analyze.comm.evidence import waits_for
 from gpudiag.analyze.names import HostClass
 from gpudiag.model import format as fmt
@@ -98,16 +96,11 @@ def long_launch_frac(scope: Scope) -> float:
 def sync_operators(scope: Scope) -> list[str]:
     """Name the operators that made the synchronise calls of the windows."""
     totals: dict[str, list[int]] = {}
-    for rank, analysis in scope.devices:
-        host, window, offset = rank.host, analysis.window, analysis.device.offset_ns
-        calls = np.flatnonzero(host.kind == HostClass.SYNC)
-        at = host.starts[calls] - offset
-        calls = calls[(at >= window.start) & (at < window.end)]
-        for call, operator in zip(calls.tolist(), host.operator_of(calls).tolist(), strict=True):
-            name = host.strings[host.name[operator if operator >= 0 else call]]
+    for _, analysis in scope.devices:
+        for name, (count, ns) in analysis.syncs.items():
             row = totals.setdefault(name, [0, 0])
-            row[0] += 1
-            row[1] += int(host.ends[call] - host.starts[call])
+            row[0] += count
+            row[1] += ns
     ranked = sorted(totals.items(), key=lambda item: -item[1][1])[:NAMED]
     return [
         f"{name}: {fmt.counted(count, 'synchronise call')}, {fmt.duration(ns)} inside "

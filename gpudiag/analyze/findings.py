@@ -201,7 +201,7 @@ def _memory_bound(entry: Entry, scope: Scope, kernels: list[KernelRow]) -> Findi
 def _records_missing(scope: Scope) -> list[Finding]:
     entry = CATALOGUE["records_missing"]
     hit = [(rank, device) for rank, device in scope.devices if len(device.missing)]
-    silent = [rank for rank in scope.ranks if not rank.recorded and len(rank.host.launch_calls())]
+    silent = [rank for rank in scope.ranks if not rank.recorded and rank.launch_calls]
     if not hit and not silent:
         return []
     evidence = [
@@ -210,7 +210,7 @@ def _records_missing(scope: Scope) -> list[Finding]:
         for rank, d in hit
     ]
     evidence += [
-        f"rank {rank.rank}: {len(rank.host.launch_calls())} launch calls, no device record at all"
+        f"rank {rank.rank}: {rank.launch_calls} launch calls, no device record at all"
         for rank in silent
     ]
     ranks = sorted({rank.rank for rank, _ in hit} | {rank.rank for rank in silent})

@@ -12,7 +12,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import numpy as np
@@ -63,12 +63,34 @@ CAUSE_BUCKETS: tuple[str, ...] = (
 
 
 @dataclass(frozen=True, slots=True)
+class Context:
+    """What was open on the explaining thread in each piece; indices into texts, -1 is nothing."""
+
+    span: I64  # the innermost annotation
+    frame: I64  # the innermost frame of the user's code, or a recorded call stack
+    operator: I64  # the innermost operator or runtime call, where no annotation is open
+
+    def of(self, pieces: I64) -> Context:
+        """Return the context of some of the pieces."""
+        return Context(self.span[pieces], self.frame[pieces], self.operator[pieces])
+
+
+@dataclass(frozen=True, slots=True)
 class Charged:
     """Pieces of gaps charged to one cause, and the thread whose doing explains them."""
 
     cause: int
     thread: int
     pieces: Pieces  # owned by gaps
+    context: Context | None = None  # once it is looked up, see gap_context.py
+
+    def without(self, taken: Intervals) -> Charged:
+        """Return what is left of the pieces, in their context."""
+        own = Pieces(self.pieces.starts, self.pieces.ends, np.arange(len(self.pieces)))
+        left = subtract(own, taken)
+        pieces = Pieces(left.starts, left.ends, self.pieces.owner[left.owner])
+        context = self.context.of(left.owner) if self.context else None
+        return replace(self, pieces=pieces, context=context)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +105,9 @@ class IdleSplit:
     in_replay: Mask  # ended by a node of a graph replay
     profiler_ns: int  # part of the launch time that recording the events there may have cost
     unlinked: Mask  # gaps ended by activity without a launch record
+    # What contexts are looked up in, and the name of what ended each gap; see gap_context.py.
+    texts: tuple[str, ...] = ()
+    ended_by_name: I64 = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
 
     # Causes that hold a gap's end, where no host thread explains it.
     device_causes: ClassVar[tuple[int, ...]] = (BLOCKED, LATENCY, int(HostClass.NOTHING))
@@ -259,8 +284,8 @@ def blocking_copies(device: Device, host: Host, thread: int) -> Intervals:
     return union(host.starts[calls[blocked]], host.ends[calls[blocked]])
 
 
-def host_late_ns(device: Device, host: Host, exposed: Intervals) -> int:
-    """Return how much of exposed comm or copy passed while the host was late anyway, ns.
+def host_late(device: Device, host: Host, exposed: Intervals) -> Intervals:
+    """Return the part of exposed comm or copy that passed while the host was late anyway.
 
     That is the part before the next compute kernel's launch returned, while its launching thread
     was not blocked on the device: faster communication can't give it back.
@@ -276,11 +301,11 @@ def host_late_ns(device: Device, host: Host, exposed: Intervals) -> int:
     keep = until > starts
     late = Pieces(starts[keep], until[keep], following[keep])
     threads = host.thread[device.launch[late.owner]]
-    total = 0
+    parts = []
     for thread in distinct(threads):
         mine = threads == thread
         pieces = as_pieces(Intervals(late.starts[mine], late.ends[mine]))
         copies = blocking_copies(device, host, int(thread))
         blocked = merge(host.spans(int(thread), HostClass.SYNC), copies)
-        total += int(subtract(pieces, blocked.shifted(-device.offset_ns)).lengths.sum())
-    return total
+        parts.append(subtract(pieces, blocked.shifted(-device.offset_ns)))
+    return union_all(parts)

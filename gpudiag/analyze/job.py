@@ -19,7 +19,6 @@ from gpudiag.analyze.efficiency import efficiency_findings
 from gpudiag.analyze.findings import find, of_all, ranked
 from gpudiag.analyze.gaps import (
     LONGEST_GAPS,
-    GapContexts,
     gap_causes,
     longest_gaps,
     merge_causes,
@@ -117,9 +116,8 @@ def _gaps(ranks: list[RankAnalysis]) -> tuple[list[Gap], list[GapCause]]:
     causes: list[GapCause] = []
     for rank in ranks:
         for analysis in rank.devices:
-            contexts = GapContexts(rank, analysis)
-            gaps += longest_gaps(rank, analysis, contexts)
-            causes += gap_causes(rank, analysis, contexts)
+            gaps += longest_gaps(rank, analysis)
+            causes += gap_causes(rank, analysis)
     gaps.sort(key=lambda gap: (-gap.dur_ns, gap.rank, gap.device, gap.start_ns))
     return gaps[:LONGEST_GAPS], merge_causes(causes)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
@@ -11,9 +11,15 @@ from gpudiag.analyze.names import DEVICE_BUCKETS, DeviceClass
 from gpudiag.model.analysis import KernelRow
 
 if TYPE_CHECKING:
+    from gpudiag.analyze.device import Device
     from gpudiag.analyze.rank import RankAnalysis
+    from gpudiag.analyze.window import Window
+    from gpudiag.model.tables import Trace
 
 TOP_KERNELS = 100
+
+# (name, DeviceClass) -> (count, ns, bytes)
+KernelSums: TypeAlias = dict[tuple[str, int], tuple[int, int, int]]
 
 
 def kernel_table(ranks: list[RankAnalysis]) -> list[KernelRow]:
@@ -23,8 +29,8 @@ def kernel_table(ranks: list[RankAnalysis]) -> list[KernelRow]:
     """
     totals: dict[tuple[str, int], list[int]] = {}
     for rank in ranks:
-        for (code, kind), (count, ns, size) in _sums(rank).items():
-            row = totals.setdefault((rank.trace.strings[code], kind), [0, 0, 0])
+        for what, (count, ns, size) in _sums(rank).items():
+            row = totals.setdefault(what, [0, 0, 0])
             row[0] += count
             row[1] += ns
             row[2] += size
@@ -46,22 +52,31 @@ def kernel_table(ranks: list[RankAnalysis]) -> list[KernelRow]:
 def mean_durations(rank: RankAnalysis) -> dict[str, tuple[int, int]]:
     """Return name -> (count, mean ns) of the compute kernels in a rank's windows."""
     return {
-        rank.trace.strings[code]: (count, ns // count)
-        for (code, kind), (count, ns, _) in _sums(rank).items()
+        name: (count, ns // count)
+        for (name, kind), (count, ns, _) in _sums(rank).items()
         if kind <= DeviceClass.OTHER
     }
 
 
-def _sums(rank: RankAnalysis) -> dict[tuple[int, int], tuple[int, int, int]]:
-    """Return (name code, class) -> (count, ns, bytes) of one rank."""
-    sums: dict[tuple[int, int], tuple[int, int, int]] = {}
+def _sums(rank: RankAnalysis) -> KernelSums:
+    """Return the sums of one rank's devices together."""
+    sums: KernelSums = {}
     for analysis in rank.devices:
-        device, window = analysis.device, analysis.window
-        rows = np.flatnonzero((device.starts >= window.start) & (device.starts < window.end))
-        groups = group_by([device.name[rows], device.kind[rows]])
-        durations = groups.sums(device.ends[rows] - device.starts[rows])
-        sizes = groups.sums(np.maximum(rank.trace.device.bytes[device.row[rows]], 0))
-        for (code, kind), *new in zip(groups.keys, groups.count(), durations, sizes, strict=True):
-            count, ns, size = sums.get((code, kind), (0, 0, 0))
-            sums[code, kind] = (count + new[0], ns + new[1], size + new[2])
+        for what, new in analysis.kernels.items():
+            old = sums.get(what, (0, 0, 0))
+            sums[what] = (old[0] + new[0], old[1] + new[1], old[2] + new[2])
     return sums
+
+
+def kernel_sums(trace: Trace, device: Device, window: Window) -> KernelSums:
+    """Return (name, class) -> (count, ns, bytes) of the records that start in a window."""
+    rows = np.flatnonzero((device.starts >= window.start) & (device.starts < window.end))
+    groups = group_by([device.name[rows], device.kind[rows]])
+    durations = groups.sums(device.ends[rows] - device.starts[rows])
+    sizes = groups.sums(np.maximum(trace.device.bytes[device.row[rows]], 0))
+    return {
+        (trace.strings[code], kind): (count, ns, size)
+        for (code, kind), count, ns, size in zip(
+            groups.keys, groups.count(), durations, sizes, strict=True
+        )
+    }

@@ -19,8 +19,8 @@ from gpudiag.analyze.comm.transfer import (
     parts_of_finding,
     taken_ns,
 )
-from gpudiag.analyze.idle import BLOCKED, CAUSE_BUCKETS, host_late_ns
-from gpudiag.analyze.intervals import as_pieces, intersect, sum_by_owner, union
+from gpudiag.analyze.idle import BLOCKED, CAUSE_BUCKETS
+from gpudiag.analyze.intervals import as_pieces, intersect, overlap, sum_by_owner, union
 from gpudiag.analyze.names import HostClass
 from gpudiag.model import thresholds
 from gpudiag.model.catalogue import CATALOGUE
@@ -221,17 +221,17 @@ def _transfer_losses(scope: Scope) -> list[Loss]:
         split = scope.splits.get(rank.rank)
         lost = split.transfer_ns - taken.get(rank.rank, 0) if split else 0
         if split and lost:
-            in_time = _in_time(rank, analysis, split)
+            in_time = _in_time(analysis, split)
             count = len(union(split.transfer.starts, split.transfer.ends))
             kept = lost * in_time // split.transfer_ns
             losses.append(Loss(rank.rank, lost, kept, count, analysis.window.length))
     return losses
 
 
-def _in_time(rank: RankAnalysis, analysis: DeviceAnalysis, split: RankSplit) -> int:
+def _in_time(analysis: DeviceAnalysis, split: RankSplit) -> int:
     """Return exposed transfer while the host was not late, ns."""
     pieces = union(split.transfer.starts, split.transfer.ends)
-    return split.transfer_ns - host_late_ns(analysis.device, rank.host, pieces)
+    return split.transfer_ns - overlap(pieces, analysis.host_late).total
 
 
 def _part_losses(finding: str, scope: Scope) -> list[Loss]:
@@ -246,7 +246,7 @@ def _part_losses(finding: str, scope: Scope) -> list[Loss]:
         lost = sum(taken_ns(finding, part) for part in parts)
         if not split or not lost:
             continue
-        kept = lost * _in_time(rank, analysis, split) // split.transfer_ns
+        kept = lost * _in_time(analysis, split) // split.transfer_ns
         if finding == LATENCY:
             kinds = len({_merging_key(scope, part.collective) for part in parts})
             left = min(kinds * max(analysis.window.periods, 1), len(parts))
@@ -293,7 +293,7 @@ def _loss(entry: Entry, rank: RankAnalysis, analysis: DeviceAnalysis) -> Loss | 
 
 
 def _copy_loss(entry: Entry, rank: RankAnalysis, analysis: DeviceAnalysis) -> Loss | None:
-    if not analysis.device.is_compute.any():
+    if not analysis.device.has_compute:
         return None  # no kernel is recorded, so nothing is known to have waited
     leaves = analysis.partition.leaves_ns()
     lost = sum(leaves.get(bucket, 0) for bucket in entry.buckets)

@@ -26,15 +26,26 @@ UNSPLIT = "comm.unsplit"
 
 
 @dataclass(frozen=True, slots=True)
-class Partition:
-    """A device's window cut into disjoint sets; together they are the window."""
+class Extent:
+    """How long a set is, and of how many pieces, without the pieces."""
 
-    tensor: Intervals
-    other: Intervals  # compute without tensor work
+    total: int  # ns
+    pieces: int
+
+    def __len__(self) -> int:
+        return self.pieces
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionSums:
+    """A window's partition: how long each set is, and where the device waited or had nothing."""
+
+    tensor: Extent
+    other: Extent  # compute without tensor work
     comm: Intervals  # exposed: no compute
-    copies: dict[DeviceClass, Intervals]  # exposed: no compute, no comm
+    copies: dict[DeviceClass, Extent]  # exposed: no compute, no comm
     idle: Intervals
-    busy: Intervals  # any device activity
+    busy: Extent  # any device activity
 
     def level1_ns(self) -> dict[str, int]:
         """Return ns of compute, comm, copy and idle; they sum to the window."""
@@ -54,6 +65,33 @@ class Partition:
         }
         leaves |= {COPY_BUCKETS[kind]: part.total for kind, part in self.copies.items()}
         return {name: ns for name, ns in leaves.items() if ns}
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """A device's window cut into disjoint sets; together they are the window."""
+
+    tensor: Intervals
+    other: Intervals  # compute without tensor work
+    comm: Intervals  # exposed: no compute
+    copies: dict[DeviceClass, Intervals]  # exposed: no compute, no comm
+    idle: Intervals
+    busy: Intervals  # any device activity
+
+    def summed(self) -> PartitionSums:
+        """Return how long each set is."""
+        return PartitionSums(
+            tensor=_extent(self.tensor),
+            other=_extent(self.other),
+            comm=self.comm,
+            copies={kind: _extent(part) for kind, part in self.copies.items()},
+            idle=self.idle,
+            busy=_extent(self.busy),
+        )
+
+
+def _extent(part: Intervals) -> Extent:
+    return Extent(part.total, len(part))
 
 
 def partition(device: Device, window: Window) -> Partition:

@@ -90,7 +90,7 @@ def _one_gpu(ranks: Sequence[RankAnalysis]) -> Gpu | NoPeak:
 
 def used(rank: RankAnalysis) -> list[DeviceInfo]:
     """Return what is recorded of the devices that ran work in a rank's windows."""
-    listed = {info.index: info for info in rank.trace.info.devices}
+    listed = {info.index: info for info in rank.info.devices}
     alike = {(info.name, info.sm_count): info for info in listed.values()}
     only = next(iter(alike.values())) if len(alike) == 1 else None
     nameless = DeviceInfo(-1, "")

@@ -7,13 +7,17 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from gpudiag.analyze.device import Device, build_devices
+from gpudiag.analyze.comm.messages import RankMessages, rank_messages
+from gpudiag.analyze.device import Device, DeviceFacts, build_devices
+from gpudiag.analyze.gap_context import explained
 from gpudiag.analyze.host import Host, build_host
 from gpudiag.analyze.hostview import host_leaves_ns
-from gpudiag.analyze.idle import IdleSplit, host_late_ns, split_idle
+from gpudiag.analyze.idle import IdleSplit, host_late, split_idle
 from gpudiag.analyze.intervals import Intervals, union
+from gpudiag.analyze.kernels import KernelSums, kernel_sums
 from gpudiag.analyze.names import COPY_BUCKETS, distinct, is_graph_launch
-from gpudiag.analyze.partition import UNSPLIT, Partition, partition
+from gpudiag.analyze.partition import UNSPLIT, PartitionSums, partition
+from gpudiag.analyze.syncs import sync_calls
 from gpudiag.analyze.tokens import tokens_of
 from gpudiag.analyze.trace_flops.count import count_flops
 from gpudiag.analyze.trace_flops.results import WindowFlops
@@ -29,7 +33,7 @@ from gpudiag.model import format as fmt
 from gpudiag.model import thresholds
 from gpudiag.model.analysis import RankTokens
 from gpudiag.model.job import RankTrace
-from gpudiag.model.tables import I64, Mask, Quality, Trace
+from gpudiag.model.tables import I64, Mask, Quality, Trace, TraceInfo
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,15 +53,18 @@ class Options:
 class DeviceAnalysis:
     """One device of one rank, accounted for."""
 
-    device: Device
+    device: DeviceFacts
     window: Window
-    partition: Partition
+    partition: PartitionSums
     idle: IdleSplit
+    host_late: Intervals  # of exposed comm: the host was late anyway
     host_late_ns: dict[str, int]  # per bucket of exposed comm and copy
     missing: Intervals  # stretches in which device records are missing
     launches: int
     launches_missing: int
     flops: WindowFlops
+    kernels: KernelSums
+    syncs: dict[str, tuple[int, int]]  # operator -> its synchronise calls, ns inside them
 
     def leaves_ns(self) -> dict[str, int]:
         """Return ns of every leaf; they sum to the window."""
@@ -66,12 +73,16 @@ class DeviceAnalysis:
 
 @dataclass(frozen=True, slots=True)
 class RankAnalysis:
-    """One rank: its devices, its host, and what makes the numbers uncertain."""
+    """One rank: its devices, its host, and what makes the numbers uncertain.
+
+    All that the ranks together are analysed from, and a small part of the trace.
+    """
 
     rank: int
     host_name: str | None
-    trace: Trace
-    host: Host
+    info: TraceInfo
+    messages: RankMessages
+    launch_calls: int
     devices: list[DeviceAnalysis]
     recorded: bool  # any device activity, also outside the window
     host_window: Window | None
@@ -118,22 +129,21 @@ def analyze_rank(
             quality.append(_no_window(device, options))
         else:
             windows.append((device, window))
-    devices = [
-        _account(source.trace, host, device, window, flops)
-        for (device, window), flops in zip(
-            windows, count_flops(source.trace, host, windows), strict=True
-        )
-    ]
-    for analysis in devices:
-        quality += _device_quality(analysis, host)
+    devices = []
+    for (device, window), flops in zip(
+        windows, count_flops(source.trace, host, windows), strict=True
+    ):
+        devices.append(_account(source.trace, host, device, window, flops))
+        quality += _device_quality(devices[-1], device, host)
     if not prepared.devices:
         quality.append(_not_recorded(source.trace, host))
     view = host_window(host, numbers, options.window) if len(host) else None
     return RankAnalysis(
         rank=source.rank,
         host_name=source.host,
-        trace=source.trace,
-        host=host,
+        info=source.trace.info,
+        messages=rank_messages(source.trace, host, prepared.devices, windows, view),
+        launch_calls=len(host.launch_calls()),
         devices=devices,
         recorded=bool(prepared.devices),
         host_window=view,
@@ -147,19 +157,27 @@ def _account(
     trace: Trace, host: Host, device: Device, window: Window, flops: WindowFlops
 ) -> DeviceAnalysis:
     parts = partition(device, window)
-    late = {UNSPLIT: host_late_ns(device, host, parts.comm)}
-    late |= {COPY_BUCKETS[k]: host_late_ns(device, host, part) for k, part in parts.copies.items()}
+    late = host_late(device, host, parts.comm)
+    late_ns = {UNSPLIT: late.total}
+    late_ns |= {
+        COPY_BUCKETS[kind]: host_late(device, host, part).total
+        for kind, part in parts.copies.items()
+    }
+    idle = split_idle(device, host, parts.idle, window)
     missing, launches, lost = _missing_records(trace, host, window)
     return DeviceAnalysis(
-        device=device,
+        device=DeviceFacts(device.index, device.offset_ns, bool(device.is_compute.any())),
         window=window,
-        partition=parts,
-        idle=split_idle(device, host, parts.idle, window),
-        host_late_ns={bucket: ns for bucket, ns in late.items() if ns},
+        partition=parts.summed(),
+        idle=explained(trace, host, device, idle),
+        host_late=late,
+        host_late_ns={bucket: ns for bucket, ns in late_ns.items() if ns},
         missing=missing,
         launches=launches,
         launches_missing=lost,
         flops=flops,
+        kernels=kernel_sums(trace, device, window),
+        syncs=sync_calls(host, device, window),
     )
 
 
@@ -230,8 +248,8 @@ def _not_recorded(trace: Trace, host: Host) -> Quality:
     return Quality("device_activity_not_recorded", "warning", 1, message)
 
 
-def _device_quality(analysis: DeviceAnalysis, host: Host) -> list[Quality]:
-    device, window = analysis.device, analysis.window
+def _device_quality(analysis: DeviceAnalysis, device: Device, host: Host) -> list[Quality]:
+    window = analysis.window
     quality = []
     unlinked = int(analysis.idle.unlinked.sum())
     if unlinked:
@@ -261,12 +279,8 @@ def _device_quality(analysis: DeviceAnalysis, host: Host) -> list[Quality]:
     if not (device.is_compute | device.is_comm).any():
         message = f"device {device.index}: copies are recorded, but no kernel"
         quality.append(Quality("no_kernels", "warning", 1, message))
-    skipped = _steps_without_device(analysis, host)
+    skipped = len(host.steps) - len(device_starts(device, host, host.steps))
     if skipped:
         message = f"device {device.index}: {skipped} recorded steps launched nothing on it"
         quality.append(Quality("steps_without_device_activity", "warning", skipped, message))
     return quality
-
-
-def _steps_without_device(analysis: DeviceAnalysis, host: Host) -> int:
-    return len(host.steps) - len(device_starts(analysis.device, host, host.steps))

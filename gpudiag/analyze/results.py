@@ -8,8 +8,7 @@ from statistics import median_low
 from typing import TYPE_CHECKING
 
 from gpudiag.analyze.comm.roles import comm_by_role_ns
-from gpudiag.analyze.idle import host_late_ns
-from gpudiag.analyze.intervals import union
+from gpudiag.analyze.intervals import overlap, union
 from gpudiag.analyze.mfu import CONVENTION
 from gpudiag.analyze.partition import UNSPLIT
 from gpudiag.model.analysis import RankResult, WaterfallTerm
@@ -51,7 +50,7 @@ def _result(
     view = rank.host_window if with_host else None
     steps = window.steps_ns if window else []
     host_steps = view.steps_ns if view else []
-    late = _host_late(rank, analysis, split) if analysis else {}
+    late = _host_late(analysis, split) if analysis else {}
     one = mfu.of_device.get((rank.rank, analysis.device.index)) if analysis else None
     flops = analysis.flops if analysis and analysis.flops.full.hw_flops else None
     profiler = {"idle.launch": analysis.idle.profiler_ns} if analysis else {}
@@ -109,15 +108,13 @@ def with_split(
     return [WaterfallTerm(id=name, share=share) for name, share in shares.items()]
 
 
-def _host_late(
-    rank: RankAnalysis, analysis: DeviceAnalysis, split: RankSplit | None
-) -> dict[str, int]:
+def _host_late(analysis: DeviceAnalysis, split: RankSplit | None) -> dict[str, int]:
     """Return per bucket what passed while the host was late anyway; waits are charged elsewhere."""
     late = dict(analysis.host_late_ns)
     if split is None:
         return late
     late.pop(UNSPLIT, None)
     moving = union(split.transfer.starts, split.transfer.ends)
-    late["comm.transfer"] = host_late_ns(analysis.device, rank.host, moving)
-    late[UNSPLIT] = host_late_ns(analysis.device, rank.host, split.unsplit)
+    late["comm.transfer"] = overlap(moving, analysis.host_late).total
+    late[UNSPLIT] = overlap(split.unsplit, analysis.host_late).total
     return late

@@ -10,13 +10,11 @@ from gpudiag.analyze.comm.blame import Blame, Blamer
 from gpudiag.analyze.comm.clock import Clocks, align
 from gpudiag.analyze.comm.kinds import POINT_TO_POINT
 from gpudiag.analyze.comm.match import Matched, Matching, match
-from gpudiag.analyze.comm.records import GroupKey, Record, device_records, host_records
+from gpudiag.analyze.comm.records import GroupKey
 from gpudiag.analyze.comm.roles import Role, roles_of
 from gpudiag.analyze.comm.split import Arrivals, RankSplit, arrivals, split_rank
-from gpudiag.analyze.comm.timeline import Timeline, device_timeline, host_timeline
+from gpudiag.analyze.comm.timeline import Timeline
 from gpudiag.analyze.comm.transfer import Transfer, transfers
-from gpudiag.analyze.hostview import host_layers
-from gpudiag.analyze.intervals import EMPTY, Intervals
 from gpudiag.analyze.pipeline.delays import Delays, excess_by_step
 from gpudiag.analyze.pipeline.job import Pipelines, pipelines, window_of
 from gpudiag.analyze.pipeline.pool import without
@@ -55,7 +53,7 @@ def communication(
     them a collective of the others meets.
     """
     able = [rank for rank in ranks if len(rank.devices) == 1 or not rank.recorded]
-    records = {rank.rank: mine for rank in able if (mine := _records(rank))}
+    records = {rank.rank: mine for rank in able if (mine := rank.messages.records)}
     if len(records) < 2:  # noqa: PLR2004 - nobody to compare with
         return None
     matching = match(records)
@@ -67,10 +65,12 @@ def communication(
     }
     by_rank = {rank.rank: rank for rank in able if rank.rank in records}
     splits = {
-        number: split_rank(number, _exposed(rank), matching.matched, arrived, clocks)
+        number: split_rank(number, rank.messages.exposed, matching.matched, arrived, clocks)
         for number, rank in by_rank.items()
     }
-    timelines = {number: _timeline(rank) for number, rank in by_rank.items()}
+    timelines = {
+        number: line for number, rank in by_rank.items() if (line := rank.messages.timeline)
+    }
     piped = pipelines(by_rank, records, matching.matched, splits, schedule)
     for number, part in piped.dealt.items():
         splits[number] = without(splits[number], part.schedule, part.imbalance)
@@ -85,7 +85,9 @@ def communication(
 def lone_messages(ranks: Sequence[RankAnalysis]) -> list[Quality]:
     """Say of ranks that nobody can be compared with that their pipeline isn't told."""
     lone = sorted(
-        rank.rank for rank in ranks if any(one.kind in POINT_TO_POINT for one in _records(rank))
+        rank.rank
+        for rank in ranks
+        if any(one.kind in POINT_TO_POINT for one in rank.messages.records)
     )
     if not lone:
         return []
@@ -94,27 +96,6 @@ def lone_messages(ranks: Sequence[RankAnalysis]) -> list[Quality]:
         "isn't told from stragglers or transfer"
     )
     return [Quality("pipeline_unclear", "warning", len(lone), message)]
-
-
-def _records(rank: RankAnalysis) -> list[Record]:
-    if rank.devices:
-        return device_records(rank.trace, rank.host, rank.devices[0].device)
-    return [] if rank.recorded else host_records(rank.trace, rank.host)
-
-
-def _exposed(rank: RankAnalysis) -> Intervals:
-    """Return the time to split: exposed comm of the device, or the thread's time in collectives."""
-    if rank.devices:
-        return rank.devices[0].partition.comm
-    if rank.host_window is None:
-        return EMPTY
-    return host_layers(rank.host, rank.host_window)["host.collective"]
-
-
-def _timeline(rank: RankAnalysis) -> Timeline:
-    if rank.devices:
-        return device_timeline(rank.devices[0].device, rank.host)
-    return host_timeline(rank.host)
 
 
 def _delays(

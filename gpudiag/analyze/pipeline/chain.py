@@ -15,8 +15,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median_low
 
-from gpudiag.analyze.comm.kinds import Kind
+from gpudiag.analyze.comm.kinds import POINT_TO_POINT, Kind
 from gpudiag.analyze.comm.records import Record
+from gpudiag.analyze.comm.roles import described_role
 from gpudiag.analyze.pipeline.schedules import GPIPE, INTERLEAVED, ONE_F_ONE_B
 
 # How the schedule is known.
@@ -64,6 +65,18 @@ class Chains:
 
 
 Steps = Mapping[int, Sequence[Messages]]  # by step number
+
+
+def may_be_stages(record: Record) -> bool:
+    """Tell whether a message may go from stage to stage, for all that its group says."""
+    role = described_role(record.group) if record.group else None
+    return role in (None, "pp")
+
+
+def of_stages(records: Sequence[Record]) -> list[Record]:
+    """Return collectives without messages of another use, such as context parallelism's ring."""
+    mine = [one for one in records if one.kind not in POINT_TO_POINT or may_be_stages(one)]
+    return mine if any(is_message(one) for one in mine) else []
 
 
 def is_message(record: Record) -> bool:

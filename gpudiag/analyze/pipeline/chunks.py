@@ -21,13 +21,13 @@ from statistics import median
 import numpy as np
 
 from gpudiag.analyze.comm.records import Record
+from gpudiag.analyze.device import Device
 from gpudiag.analyze.host import Host
 from gpudiag.analyze.hostview import host_layers
 from gpudiag.analyze.intervals import Intervals, clip, difference, union, union_all
 from gpudiag.analyze.names import HostClass, is_collective_span
-from gpudiag.analyze.pipeline.chain import Chain, Messages, grouped, is_message
+from gpudiag.analyze.pipeline.chain import Chain, Messages, grouped, is_message, of_stages
 from gpudiag.analyze.pipeline.schedules import StageTimes
-from gpudiag.analyze.rank import RankAnalysis
 from gpudiag.analyze.window import ALL, Window, step_of
 from gpudiag.model import thresholds
 from gpudiag.model.tables import I64
@@ -54,13 +54,16 @@ class StageChunks:
     uncertainty_ns: int  # standard error of their sum
 
 
-def rank_chunks(rank: RankAnalysis, records: Sequence[Record]) -> RankChunks:
-    """Cut a rank's work at its messages, step by step."""
+def rank_chunks(host: Host, device: Device | None, records: Sequence[Record]) -> RankChunks | None:
+    """Cut a rank's work at its messages, step by step; None where it has none of stages."""
+    records = of_stages(records)
+    if not records:
+        return None
     by_step: dict[int, list[Record]] = defaultdict(list)
     for record in records:
         if is_message(record) and record.step is not None:
             by_step[record.step].append(record)
-    work_between = _DeviceWork(rank, records) if rank.devices else _HostWork(rank)
+    work_between = _DeviceWork(host, device, records) if device else _HostWork(host)
     messages, work = {}, {}
     for step, mine in by_step.items():
         cuts = np.array([record.launched for record in mine], dtype=np.int64)
@@ -73,9 +76,7 @@ def rank_chunks(rank: RankAnalysis, records: Sequence[Record]) -> RankChunks:
 class _DeviceWork:
     """A device's compute between launches: first start to last end, less waits for messages."""
 
-    def __init__(self, rank: RankAnalysis, records: Sequence[Record]) -> None:
-        analysis = rank.devices[0]
-        device, host = analysis.device, rank.host
+    def __init__(self, host: Host, device: Device, records: Sequence[Record]) -> None:
         rows = np.flatnonzero(device.is_compute & (device.launch >= 0))
         launched = host.starts[device.launch[rows]]
         order = np.argsort(launched, kind="stable")
@@ -118,8 +119,7 @@ def operators(host: Host) -> Intervals:
 class _HostWork:
     """The training thread's time outside collectives, and in operators beside them."""
 
-    def __init__(self, rank: RankAnalysis) -> None:
-        host = rank.host
+    def __init__(self, host: Host) -> None:
         whole = Window(int(host.starts.min()), int(host.ends.max()), ALL)
         layers = host_layers(host, whole)
         parts = [part for name, part in layers.items() if name != "host.collective"]

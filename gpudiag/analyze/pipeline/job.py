@@ -13,17 +13,16 @@ from dataclasses import dataclass, replace
 from gpudiag.analyze.comm.kinds import POINT_TO_POINT
 from gpudiag.analyze.comm.match import Matched
 from gpudiag.analyze.comm.records import Record
-from gpudiag.analyze.comm.roles import described_role
 from gpudiag.analyze.comm.split import RankSplit
 from gpudiag.analyze.intervals import EMPTY, Intervals, difference
-from gpudiag.analyze.pipeline.chain import Chain, find_chains, is_message
-from gpudiag.analyze.pipeline.chunks import (
-    RankChunks,
-    StageChunks,
-    operators,
-    rank_chunks,
-    stage_chunks,
+from gpudiag.analyze.pipeline.chain import (
+    Chain,
+    find_chains,
+    is_message,
+    may_be_stages,
+    of_stages,
 )
+from gpudiag.analyze.pipeline.chunks import RankChunks, StageChunks, stage_chunks
 from gpudiag.analyze.pipeline.pool import dealt, flushes, idle_without, pool_of
 from gpudiag.analyze.pipeline.schedules import Simulated, StageTimes, equalised, simulate
 from gpudiag.analyze.rank import DeviceAnalysis, RankAnalysis
@@ -104,19 +103,20 @@ def pipelines(
     given: tuple[str, int | None] | None,
 ) -> Pipelines:
     """Find the pipelines of a job and deal out what their ranks wait for their messages."""
-    staged = {number: _of_stages(mine) for number, mine in records.items()}
+    staged = {number: of_stages(mine) for number, mine in records.items()}
     piped = frozenset(number for number, mine in staged.items() if mine)
     unnamed = sorted(
         number
         for number, mine in records.items()
-        if any(one.kind in POINT_TO_POINT and _may_be_stages(one) for one in mine)
+        if any(one.kind in POINT_TO_POINT and may_be_stages(one) for one in mine)
         and number not in piped
     )
     chunks = {
         number: cut
         for number in sorted(piped)
         if window_of(ranks[number]) is not None
-        and (cut := rank_chunks(ranks[number], staged[number])).messages
+        and (cut := ranks[number].messages.chunks) is not None
+        and cut.messages
     }
     chains = find_chains({number: one.messages for number, one in chunks.items()}, given)
     of_rank: dict[int, dict[int, Matched]] = defaultdict(dict)
@@ -138,17 +138,6 @@ def pipelines(
     if unnamed:
         refused.append(f"sends and receives of ranks {unnamed} name no peer")
     return Pipelines(tuple(found), piped | set(unnamed), _quality(refused, len(piped)))
-
-
-def _may_be_stages(record: Record) -> bool:
-    role = described_role(record.group) if record.group else None
-    return role in (None, "pp")
-
-
-def _of_stages(records: Sequence[Record]) -> list[Record]:
-    """Return collectives without messages of another use, such as context parallelism's ring."""
-    mine = [one for one in records if one.kind not in POINT_TO_POINT or _may_be_stages(one)]
-    return mine if any(is_message(one) for one in mine) else []
 
 
 def window_of(rank: RankAnalysis) -> Window | None:
@@ -189,7 +178,7 @@ def _dealt(
         idle = rank.devices[0].partition.idle if rank.devices else EMPTY
         pool = pool_of(splits[number], idle, records[number], owners)
         if not rank.devices:
-            pool = difference(pool, operators(rank.host))
+            pool = difference(pool, rank.messages.operators)
         by_schedule = pipeline.level.idle_ns[stage]
         more = max(pipeline.measured.idle_ns[stage] - by_schedule, 0)
         schedule, imbalance = dealt(pool, window, by_schedule, more)

@@ -18,7 +18,7 @@ from gpudiag.analyze.comm.kinds import SYNCHRONISING
 from gpudiag.analyze.comm.match import Matched
 from gpudiag.analyze.comm.records import Record
 from gpudiag.analyze.comm.split import RankSplit
-from gpudiag.analyze.idle import IMBALANCE, SCHEDULE, Charged, IdleSplit
+from gpudiag.analyze.idle import IMBALANCE, SCHEDULE, IdleSplit
 from gpudiag.analyze.intervals import (
     EMPTY,
     Intervals,
@@ -138,9 +138,9 @@ def idle_without(idle: IdleSplit, schedule: Intervals, imbalance: Intervals) -> 
             gone = sum_by_owner(intersect(one.pieces, taken), len(gaps))
             charged[:, one.cause] -= gone
             rest -= gone
-            left = subtract(one.pieces, taken)
-            if len(left):
-                kept.append(Charged(one.cause, one.thread, left))
+            left = one.without(taken)
+            if len(left.pieces):
+                kept.append(left)
         pieces = kept
         _take_from_device(idle, charged, rest)
         charged[:, cause] += moved
