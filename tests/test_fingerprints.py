@@ -15,11 +15,12 @@ FEW = [case for case in fingerprints.cases([1]) if case.ranks <= 8]
 
 
 @pytest.mark.parametrize(
-    "case", FEW, ids=lambda case: "+".join(i.name for i in case.injected) or "clean"
+    "case", FEW, ids=lambda case: "+".join(i.name for i in case.injected) or case.name
 )
 def test_the_leading_finding_is_the_larger_fault(case):
-    """Also with clocks a second apart; the buckets are the simulator's to 1.5 points."""
+    """Also with clocks a second apart; buckets and blame are the simulator's to 1.5 points."""
     outcome = fingerprints.run(case)
     assert outcome.found == case.expected
-    assert outcome.culprit_right or not outcome.has_culprit
+    assert outcome.culprit_right or not case.culprits
     assert outcome.variation_frac <= 0.015
+    assert outcome.waits_frac <= 0.015

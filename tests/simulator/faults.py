@@ -37,7 +37,7 @@ class Ranks:
 
     job: Job
     plans: list[Plan]
-    group: Group
+    groups: list[Group]  # of each rank: all the same one, or one of its own where it is alone
 
 
 Inject = Callable[[Ranks, Sequence[int], int], None]
@@ -99,28 +99,34 @@ def _batch_copy(ranks: Ranks, hit: Sequence[int], size_ns: int) -> None:
 
 def _slow_bus(ranks: Ranks, _hit: Sequence[int], size_ns: int) -> None:
     """Every byte takes longer: all buckets of a step take `size_ns` more than computing them."""
-    n = len(ranks.group.ranks)
+    n = len(ranks.plans)
     moved = 2 * (SHAPE.layers * 12 * SHAPE.hidden**2 + LAST) * 2 * (n - 1) // n
-    ranks.group.bytes_per_us = moved * 1000 // (size_ns + compute_ns(SHAPE) * 2 // 3)
+    for group in ranks.groups:
+        group.bytes_per_us = moved * 1000 // (size_ns + compute_ns(SHAPE) * 2 // 3)
 
 
 def _latency(ranks: Ranks, _hit: Sequence[int], size_ns: int) -> None:
     """Many small all-reduces before the forward, one after the other, each mostly alpha."""
-    group = ranks.group
-    group.alpha_ns = size_ns // MESSAGES
 
     def tiny(th: Thread, _step: int) -> Steps:
+        group = ranks.groups[th.proc.rank]
         for index in range(MESSAGES):
             done = yield from training.all_reduce(th, group, 512 * (1 + 7 * (index % 2)))
         yield from th.wait_event(done)
 
-    for plan in ranks.plans:
+    for plan, group in zip(ranks.plans, ranks.groups, strict=True):
+        group.alpha_ns = size_ns // MESSAGES
         plan.before_forward = tiny
 
 
 def _degraded(ranks: Ranks, _hit: Sequence[int], size_ns: int) -> None:
     """A link stutters: in every second step the last bucket takes twice `size_ns` more."""
-    group, meet = ranks.group, ranks.group.meet
+    for group in {id(group): group for group in ranks.groups}.values():
+        _stutter(group, size_ns)
+
+
+def _stutter(group: Group, size_ns: int) -> None:
+    meet = group.meet
     seen: set[int] = set()
 
     def stutter(rank: int, op: str, nbytes: int, *rest: object) -> object:
@@ -281,21 +287,41 @@ def _plan(steps: int, group: Group) -> Plan:
     )
 
 
-def build(seed: int, faults: Sequence[Injected], ranks: int, steps: int = 6) -> Job:
-    """Return a job with faults in it; clocks are off by up to a second, and drift."""
+def random_clock(rng: random.Random) -> Clock:
+    """Return a clock that is off by up to a second, and drifts by up to 20 ppm."""
+    offset = rng.randint(-SECOND_NS, SECOND_NS)
+    return Clock(offset_ns=offset, drift_ppb=rng.randint(-20_000, 20_000))
+
+
+def build(
+    seed: int,
+    faults: Sequence[Injected],
+    ranks: int,
+    steps: int = 6,
+    alone: Sequence[int] = (),
+) -> Job:
+    """Return a job with faults in it; clocks are off by up to a second, and drift.
+
+    ``alone``: only these ranks run, each reduces with nobody but itself, and none waits.
+    """
     rng = random.Random(seed)
     job = Job("faults", seed)
-    group = job.group("0", "default_pg", list(range(ranks)), bytes_per_us=1_200_000)
-    plans = [_plan(steps, group) for _ in range(ranks)]
+    members = [[rank] for rank in range(ranks)] if alone else [list(range(ranks))]
+    made = [
+        job.group("0", "default_pg", who, bytes_per_us=1_200_000, speed_of=ranks) for who in members
+    ]
+    groups = made if alone else made * ranks
+    plans = [_plan(steps, group) for group in groups]
     for _ in plans:
-        offset = rng.randint(-SECOND_NS, SECOND_NS)
-        job.rank(clock=Clock(offset_ns=offset, drift_ppb=rng.randint(-20_000, 20_000)))
-    everyone = Ranks(job, plans, group)
+        job.rank(clock=random_clock(rng))
+    everyone = Ranks(job, plans, groups)
     late: set[int] = set()  # ranks whose host is ahead of the device no more
     for one in faults:
         hidden = 0 if late & set(one.ranks) else one.fault.hidden_ns
         one.fault.inject(everyone, one.ranks, one.cost_ns + hidden)
         late |= set() if one.fault.on_device else set(one.ranks)
     for process, plan in zip(job.ranks, plans, strict=True):
-        training.start(process, plan, after_ns=rng.randint(0, SKEW_NS))
+        after_ns = rng.randint(0, SKEW_NS)
+        if not alone or process.rank in alone:
+            training.start(process, plan, after_ns=after_ns)
     return job

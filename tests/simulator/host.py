@@ -60,6 +60,7 @@ class Group:
     alpha_ns: int = 14_000
     bytes_per_us: int = 300_000
     with_seq: bool = True
+    speed_of: int = 0  # transfers take as long as among this many ranks; 0: as many as there are
     meetings: dict[tuple[str, int], Meeting] = field(default_factory=dict)
     calls: dict[tuple[int, str], int] = field(default_factory=dict)
 
@@ -71,7 +72,7 @@ class Group:
         ranks = list(seats) or self.ranks
         key = (channel, seq)
         if key not in self.meetings:
-            n = len(ranks)
+            n = self.speed_of or len(ranks)
             factor_pct = 200 * (n - 1) // n if op == "allreduce" else 100
             transfer = self.alpha_ns + nbytes * factor_pct * 10 // self.bytes_per_us
             self.meetings[key] = Meeting(

@@ -40,7 +40,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from simulator.device import DeviceOp, Flops
+    from simulator.device import DeviceOp, Flops, Meeting
     from simulator.host import HostSpan, Process
     from simulator.job import Clock
 
@@ -192,7 +192,8 @@ class DeviceTruth:
         assert len(first) == len(steps), "every step has device work"
         self.start, self.end = self.step_starts[0], self.step_starts[-1]
         self.buckets: Counter[str] = Counter()
-        self.waits: Counter[int] = Counter()
+        self.waits: Counter[int] = Counter()  # by last rank
+        self.waited: Counter[Meeting] = Counter()
         self.gaps: list[tuple[Gap, dict[str, int]]] = []
         self._budget: dict[int, int] = {}
         self._shadows = self._cast_shadows()
@@ -273,6 +274,7 @@ class DeviceTruth:
             return "comm.transfer"
         waiting = min(matched, key=lambda op: (op.start, op.stream))
         self.waits[waiting.meeting.last_rank] += end - start
+        self.waited[waiting.meeting] += end - start
         return "comm.wait"
 
     def _last_arrival(self, op: DeviceOp) -> int:

@@ -62,6 +62,6 @@ def _of_device(trace: Trace, host: Host, device: Device, window: Window) -> Rank
     return RankMessages(
         records=tuple(records),
         exposed=partition(device, window).comm,
-        timeline=device_timeline(device, host),
+        timeline=device_timeline(device, host, trace.strings, window),
         chunks=rank_chunks(host, device, records),
     )

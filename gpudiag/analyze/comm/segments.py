@@ -11,8 +11,9 @@ late for computing as much as everyone::
 
 So of a resolvable wait, where r has started fewer compute kernels in its segment than q, both
 segments start earlier: at the end of the nearest collective, of the same step or the one before,
-since which r has started as many. Where that makes more, r counts up to the first kernel that q
-has yet to start.
+since which r has started as many, or lacks the fewest. Where it has started more, r counts up to
+the first kernel that q has yet to start. Kernels of a name count if all ranks of the group ran
+equally many of them in their windows: what only one of them runs says nothing of how far it is.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from gpudiag.analyze.comm.match import Matched
 from gpudiag.analyze.comm.records import Record
 from gpudiag.analyze.comm.split import Arrivals, RankSplit
 from gpudiag.analyze.comm.timeline import Timeline
+from gpudiag.model.tables import I64
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,51 +125,71 @@ class _Progress:
 
     def __init__(self, matched: Sequence[Matched], timelines: Mapping[int, Timeline]) -> None:
         self._matched = matched
-        self._timelines = timelines
         self._members: dict[object, list[int]] = defaultdict(list)
         self._place: list[int] = []
         for index, one in enumerate(matched):
             self._place.append(len(self._members[one.group]))
             self._members[one.group].append(index)
-        self._arrived = self._started([(i, r, x.start) for i, r, x in _records(matched)])
-        self._ended = self._started([(i, r, x.end) for i, r, x in _records(matched)])
+        self._kernels: dict[tuple[object, int], I64] = {}
+        self._started: dict[tuple[object, int], I64] = {}
+        for group, members in self._members.items():
+            ranks = sorted({rank for index in members for rank in matched[index].records})
+            for rank, kernels in _common_kernels({r: timelines[r] for r in ranks}).items():
+                self._kernels[group, rank] = kernels
+                self._started[group, rank] = self._count(members, rank, kernels)
+        self._nearest = {group: self._steps(members) for group, members in self._members.items()}
 
-    def _started(self, times: Sequence[tuple[int, int, int]]) -> dict[tuple[int, int], int]:
-        """Return how many kernels each (collective, rank) had started by a time."""
-        of_rank: dict[int, list[tuple[int, int]]] = defaultdict(list)
-        for index, rank, at in times:
-            of_rank[rank].append((index, at))
-        counts: dict[tuple[int, int], int] = {}
-        for rank, mine in of_rank.items():
-            at_ns = np.array([at for _, at in mine], dtype=np.int64)
-            found = np.searchsorted(self._timelines[rank].kernels, at_ns).tolist()
-            counts |= {(index, rank): n for (index, _), n in zip(mine, found, strict=True)}
+    def _count(self, members: Sequence[int], rank: int, kernels: I64) -> I64:
+        """Return kernels started at arrival and at the end; shape (2, members), -1 if absent."""
+        counts = np.full((2, len(members)), -1, dtype=np.int64)
+        records = [self._matched[index].records.get(rank) for index in members]
+        there = [place for place, one in enumerate(records) if one]
+        times = [(one.start, one.end) for one in records if one]
+        counts[:, there] = np.searchsorted(kernels, np.array(times, dtype=np.int64)).T
         return counts
+
+    def _steps(self, members: Sequence[int]) -> list[int]:
+        """Return for each member the first one that is at most a step earlier."""
+        first, found = 0, []
+        for index in members:
+            while _steps_apart(self._matched[members[first]], self._matched[index]) > 1:
+                first += 1
+            found.append(first)
+        return found
 
     def since(
         self, index: int, late: int, early: int
     ) -> tuple[tuple[int, int], tuple[int, int]] | None:
         """Return the stretches to compare where the early rank was ahead; None where it wasn't."""
-        one = self._matched[index]
-        members = self._members[one.group]
-        for place in range(self._place[index] - 1, -1, -1):
-            before = self._matched[members[place]]
-            if not {late, early} <= before.records.keys() or _steps_apart(before, one) > 1:
-                return None
-            first = self._ended[members[place], early]
-            behind = self._arrived[index, late] - self._ended[members[place], late]
-            more = self._arrived[index, early] - first - behind
-            if more == 0 and place == self._place[index] - 1:
-                return None
-            if more >= 0:
-                until = one.records[early].start
-                if more:
-                    until = min(until, int(self._timelines[early].kernels[first + behind]))
-                return (
-                    _stretch(before.records[late].end, one.records[late].start),
-                    _stretch(before.records[early].end, until),
-                )
-        return None
+        one, place = self._matched[index], self._place[index]
+        first = self._nearest[one.group][place]
+        his, mine = self._started[one.group, late], self._started[one.group, early]
+        ended = np.stack((his[1, first:place], mine[1, first:place]))
+        to_do = his[0, place] - ended[0] - (mine[0, place] - ended[1])
+        able = np.flatnonzero((ended >= 0).all(axis=0))
+        if not len(able) or (to_do[able[-1]] == 0 and able[-1] == len(to_do) - 1):
+            return None
+        at = able[to_do[able] <= max(int(to_do[able].min()), 0)][-1]
+        until = one.records[early].start
+        if to_do[at] < 0:
+            next_one = int(ended[1, at] + his[0, place] - ended[0, at])
+            until = min(until, int(self._kernels[one.group, early][next_one]))
+        before = self._matched[self._members[one.group][first + int(at)]]
+        return (
+            _stretch(before.records[late].end, one.records[late].start),
+            _stretch(before.records[early].end, until),
+        )
+
+
+def _common_kernels(timelines: Mapping[int, Timeline]) -> dict[int, I64]:
+    """Return for each rank the starts of the kernels that all ranks run equally often."""
+    counts = [{n: k.in_window for n, k in one.kernels.items()} for one in timelines.values()]
+    names = {name for name, n in counts[0].items() if all(o.get(name) == n for o in counts)}
+    none = np.zeros(0, dtype=np.int64)
+    return {
+        rank: np.sort(np.concatenate([none, *(one.kernels[name].starts for name in names)]))
+        for rank, one in timelines.items()
+    }
 
 
 def _records(matched: Sequence[Matched]) -> Iterator[tuple[int, int, Record]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -32,12 +32,20 @@ class Curve:
 
 
 @dataclass(frozen=True, slots=True)
+class Kernels:
+    """All calls of one compute kernel."""
+
+    starts: I64
+    in_window: int
+
+
+@dataclass(frozen=True, slots=True)
 class Timeline:
     """All leaves of a rank but communication, over its whole recording."""
 
     origin: int
     leaves: Mapping[str, Curve]
-    kernels: I64  # starts of compute kernels, ascending; none where no device was recorded
+    kernels: Mapping[str, Kernels]  # compute kernels by name; none where no device was recorded
 
     def between(self, starts: I64, ends: I64) -> dict[str, I64]:
         """Return what each leaf took in each [start, end), ns; shape (len(starts),) a leaf."""
@@ -47,7 +55,7 @@ class Timeline:
         }
 
 
-def device_timeline(device: Device, host: Host) -> Timeline:
+def device_timeline(device: Device, host: Host, strings: Sequence[str], window: Window) -> Timeline:
     """Return what a device spent its whole recording on, communication aside."""
     whole = Window(int(device.starts.min()), int(device.ends.max()), ALL)
     parts = partition(device, whole)
@@ -55,8 +63,19 @@ def device_timeline(device: Device, host: Host) -> Timeline:
     leaves |= {COPY_BUCKETS[kind]: part for kind, part in parts.copies.items()}
     curves = {leaf: _of_intervals(part, whole.start) for leaf, part in leaves.items() if len(part)}
     idle = split_idle(device, host, parts.idle, whole)
-    kernels = device.starts[device.is_compute]
+    kernels = _kernels(device, strings, window)
     return Timeline(whole.start, curves | _of_gaps(idle, whole.start), kernels)
+
+
+def _kernels(device: Device, strings: Sequence[str], window: Window) -> dict[str, Kernels]:
+    names, starts = device.name[device.is_compute], device.starts[device.is_compute]
+    order = np.argsort(names, kind="stable")
+    codes, first = np.unique(names[order], return_index=True)
+    found = {}
+    for code, mine in zip(codes.tolist(), np.split(starts[order], first)[1:], strict=True):
+        inside = int(((mine >= window.start) & (mine < window.end)).sum())
+        found[strings[code]] = Kernels(mine, inside)
+    return found
 
 
 def host_timeline(host: Host) -> Timeline:
@@ -70,7 +89,7 @@ def host_timeline(host: Host) -> Timeline:
             for leaf, part in layers.items()
             if len(part) and leaf != "host.collective"
         },
-        np.zeros(0, dtype=np.int64),
+        {},
     )
 
 
