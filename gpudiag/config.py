@@ -120,6 +120,9 @@ KNOWN: dict[str, _Known] = {
     "pipeline_schedule": _Known(
         _schedule, None, "schedule of the pipeline; by default sends and receives tell it"
     ),
+    "processes": _Known(
+        _positive, None, "ranks that are read at once; by default as many as there are cores"
+    ),
     "top": _Known(_positive, 5, "rows in the tables of gaps and kernels"),
     "fail_on": _Known(_names, (), "findings or severities that make the exit code 1"),
     "partial_ok": _Known(_boolean, False, "a partly unreadable input is no failure"),
@@ -157,6 +160,11 @@ class Config:
         value = self.settings[name].value
         assert isinstance(value, int)  # noqa: S101 - KNOWN says so
         return value
+
+    def optional_number(self, name: str) -> int | None:
+        """Return a setting that is a number, or None."""
+        value = self.settings[name].value
+        return value if isinstance(value, int) else None
 
     def decimal(self, name: str) -> float | None:
         """Return a setting that is a number with decimals, or None."""

@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from gpudiag.analyze.job import analyze_job, common_steps
-from gpudiag.analyze.rank import Options, prepare
+from gpudiag.analyze.rank import Options, prepare, step_numbers
 from gpudiag.analyze.window import device_window, host_window
 from gpudiag.config import WINDOWS, suggestion
 from gpudiag.errors import UsageError
@@ -136,7 +136,7 @@ class Traces:
     def _inside(self) -> list[_Rank]:
         """Return each rank with the rows that start inside its windows."""
         prepared = [prepare(rank, self._options) for rank in self.job.ranks]
-        numbers, _ = common_steps(prepared)
+        numbers, _ = common_steps([step_numbers(one) for one in prepared])
         return [_within(one, numbers, self._options.window) for one in prepared]
 
     def _concat(self, table: Callable[[_Rank], pd.DataFrame], *, window: bool) -> pd.DataFrame:

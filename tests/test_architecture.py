@@ -24,13 +24,14 @@ MAX_FUNCTION_LINES = 60
 # Modules that lie directly in gpudiag/ (the public functions, configuration): between the cli and
 # the layers. gpudiag.errors and gpudiag.__version__ are for everyone.
 TOP = "(top)"
-LAYERS = {"cli", "report", "check", "analyze", "trace", "collect", "hardware", "model"}
+LAYERS = {"cli", "report", "check", "analyze", "trace", "collect", "hardware", "model", "engine"}
 MAY_IMPORT: dict[str, set[str]] = {
     "cli": LAYERS | {TOP},
     TOP: LAYERS - {"cli"} | {TOP},
     "report": {"report", "model"},
     "check": {"check", "model"},
     "analyze": {"analyze", "hardware", "model"},
+    "engine": {"engine", "trace", "analyze", "hardware", "model"},
     "trace": {"trace", "hardware", "model"},
     "collect": {"collect", "hardware", "model"},
     "hardware": {"hardware", "model"},

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from statistics import median_low
 from typing import TYPE_CHECKING
@@ -33,7 +33,6 @@ from gpudiag.analyze.pipeline.job import with_pipelines
 from gpudiag.analyze.pipeline.results import pipeline_result
 from gpudiag.analyze.rank import (
     Options,
-    PreparedRank,
     RankAnalysis,
     analyze_rank,
     prepare,
@@ -52,8 +51,22 @@ def analyze_job(job: JobTraces, options: Options | None = None) -> Analysis:
     """Account for every GPU-second of a job's windows (docs/concepts/accounting.md)."""
     options = options or Options()
     prepared = [prepare(rank, options) for rank in job.ranks]
-    numbers, quality = common_steps(prepared)
+    numbers, quality = common_steps([step_numbers(one) for one in prepared])
     ranks = [analyze_rank(one, numbers, options) for one in prepared]
+    return compare_ranks(job, ranks, quality, options)
+
+
+def compare_ranks(
+    job: JobTraces, ranks: list[RankAnalysis], quality: list[Quality], options: Options
+) -> Analysis:
+    """Analyse a job from what is left of its ranks; their traces are not looked at any more.
+
+    Args:
+        job: its traces, with or without their rows.
+        ranks: each rank, accounted for within the steps that all have.
+        quality: what was found when those steps were told.
+        options: as the ranks were analysed with.
+    """
     found = communication(ranks, options.pipeline_schedule)
     ranks = with_pipelines(ranks, found.pipelines if found else None)
     scope = scope_of(ranks, found)
@@ -99,9 +112,9 @@ def analyze_job(job: JobTraces, options: Options | None = None) -> Analysis:
     )
 
 
-def common_steps(prepared: list[PreparedRank]) -> tuple[set[int] | None, list[Quality]]:
+def common_steps(numbers: Sequence[set[int]]) -> tuple[set[int] | None, list[Quality]]:
     """Return the step numbers that all ranks with steps recorded; None for a single rank."""
-    recorded = [numbers for one in prepared if (numbers := step_numbers(one))]
+    recorded = [one for one in numbers if one]
     if len(recorded) < 2:  # noqa: PLR2004 - one rank has nobody to agree with
         return None, []
     common = set.intersection(*recorded)

@@ -49,6 +49,7 @@ def analyze(
     peak_tflops: options.PeakTflops = None,
     dtype: options.Dtype = None,
     sm_clock_mhz: options.SmClock = None,
+    processes: options.Processes = None,
     pipeline_schedule: options.PipelineSchedule = None,
     top: options.Top = None,
     fail_on: options.FailOn = None,
@@ -79,6 +80,7 @@ def analyze(
         "peak_tflops": peak_tflops,
         "dtype": dtype,
         "sm_clock_mhz": sm_clock_mhz,
+        "processes": processes,
         "pipeline_schedule": pipeline_schedule,
         "top": top,
         "fail_on": tuple(fail_on) if fail_on else None,
@@ -145,13 +147,10 @@ def _check_fail_on(names: tuple[str, ...]) -> None:
 
 
 def _analysis(paths: list[str], config: Config, *, quiet: bool) -> Analysis:
-    from gpudiag.analyze.job import analyze_job  # noqa: PLC0415 - numpy is slow to import
-    from gpudiag.analyze.rank import Options  # noqa: PLC0415 - the same
+    from gpudiag.analyze.rank import Options  # noqa: PLC0415 - numpy is slow to import
     from gpudiag.cli.progress import reading_progress  # noqa: PLC0415 - the same
-    from gpudiag.trace.job import read_job  # noqa: PLC0415 - the same
+    from gpudiag.engine.job import analyze_paths  # noqa: PLC0415 - the same
 
-    with reading_progress(shown=output.is_tty(sys.stderr) and not quiet) as progress:
-        job = read_job(paths, progress=progress)
     chosen = Options(
         window=config.text("window"),
         extra_spans=config.extra_spans(),
@@ -160,7 +159,10 @@ def _analysis(paths: list[str], config: Config, *, quiet: bool) -> Analysis:
         sm_clock_mhz=config.decimal("sm_clock_mhz"),
         pipeline_schedule=config.pipeline_schedule(),
     )
-    analysis = analyze_job(job, chosen)
+    with reading_progress(shown=output.is_tty(sys.stderr) and not quiet) as progress:
+        analysis = analyze_paths(
+            paths, chosen, processes=config.optional_number("processes"), progress=progress
+        )
     _refuse_empty(analysis)
     return analysis
 

@@ -23,10 +23,9 @@ _MOST_PADDING = 1.05
 
 def measure(paths: list[str], config: Config) -> tuple[Measured, list[str]]:
     """Return the throughput of traces, and what of them could not be read."""
-    from gpudiag.analyze.job import analyze_job  # noqa: PLC0415 - numpy is slow to import
-    from gpudiag.analyze.model_flops.measured import measured  # noqa: PLC0415 - the same
-    from gpudiag.analyze.rank import Options  # noqa: PLC0415 - the same
-    from gpudiag.trace.job import read_job  # noqa: PLC0415 - the same
+    from gpudiag.analyze.model_flops.measured import measured  # noqa: PLC0415 - only here
+    from gpudiag.analyze.rank import Options  # noqa: PLC0415 - numpy is slow to import
+    from gpudiag.engine.job import analyze_paths  # noqa: PLC0415 - the same
 
     options = Options(
         window=config.text("window"),
@@ -34,7 +33,7 @@ def measure(paths: list[str], config: Config) -> tuple[Measured, list[str]]:
         peak_tflops=config.decimal("peak_tflops"),
         dtype=config.text("dtype"),
     )
-    analysis = analyze_job(read_job(paths), options)
+    analysis = analyze_paths(paths, options, processes=config.optional_number("processes"))
     return measured(analysis), losses(analysis)
 
 

@@ -10,6 +10,10 @@ import typer
 Paths: TypeAlias = Annotated[
     list[str], typer.Argument(metavar="PATH", help="Trace files, folders or globs; - is stdin.")
 ]
+Processes: TypeAlias = Annotated[
+    str | None,
+    typer.Option(metavar="N", help="Ranks that are read at once. [as many as there are cores]"),
+]
 AsJson: TypeAlias = Annotated[
     bool, typer.Option("--json", help="Print the analysis as JSON, schema version 1.")
 ]

@@ -7,9 +7,9 @@ dictionary-encoded: a column ``name`` holds indices into ``Trace.strings``; -1 i
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from enum import IntEnum
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -197,3 +197,23 @@ class Trace:
     bytes: int  # bytes of JSON text, after decompression
     quality: tuple[Quality, ...] = field(default=())
     partial: bool = False  # part of the file could not be read
+
+
+_Table = TypeVar("_Table", HostTable, DeviceTable, CollectiveTable, OperatorArgs)
+
+
+def _emptied(table: _Table) -> _Table:
+    return replace(table, **{one.name: getattr(table, one.name)[:0] for one in fields(table)})
+
+
+def without_rows(trace: Trace) -> Trace:
+    """Return a trace that has kept only what it says of itself: no row, no string, no thread."""
+    return replace(
+        trace,
+        strings=[],
+        threads=[],
+        host=_emptied(trace.host),
+        device=_emptied(trace.device),
+        collectives=_emptied(trace.collectives),
+        operator_args=_emptied(trace.operator_args),
+    )

@@ -72,8 +72,13 @@ class NotATraceError(InputError):
         super().__init__(
             f"{path}: is {name}", "A PyTorch profiler (Kineto) trace was expected.", fix
         )
+        self.path = path
         self.kind = kind
         self.name = name
+
+    def __reduce__(self) -> tuple[type[NotATraceError], tuple[str, str]]:
+        """Make the same again in another process."""
+        return NotATraceError, (self.path, self.kind)
 
 
 def detect(head: bytes) -> str:

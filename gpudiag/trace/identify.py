@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpudiag.model.tables import INVALID_TIME
+from gpudiag.model.tables import INVALID_TIME, without_rows
 
 if TYPE_CHECKING:
     from gpudiag.model.tables import Trace
@@ -36,6 +36,10 @@ class Member:
     end_ns: int
     tokens: tuple[int, ...] = ()  # of each step, from the event log of the same process
     samples: tuple[int, ...] = ()  # the same, in sequences
+
+    def without_rows(self) -> Member:
+        """Return the same with a trace that has kept only what it says of itself."""
+        return replace(self, trace=without_rows(self.trace))
 
 
 def identify(path: str, trace: Trace) -> Member:

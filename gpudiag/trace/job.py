@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from statistics import median_low
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from gpudiag.errors import InputError, UsageError
 from gpudiag.model.analysis import Input
@@ -22,13 +22,15 @@ from gpudiag.trace.read import read_source
 from gpudiag.trace.source import open_source
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from gpudiag.trace.find import Candidate
 
 # Files of one process, or without a rank, that lie further apart than this are of different runs.
 RUN_GAP_NS = 3_600_000_000_000
 _LISTED = 16  # ranks or files named in one message
+# What a file turned out to be: a trace and its line in the inputs, an event log, or an error.
+Loaded: TypeAlias = tuple[Member, Input] | EventLog | InputError
 _MOST_RANKS = 1 << 20  # a recorded world larger than this is a damaged number
 
 
@@ -64,10 +66,31 @@ def read_job(
 
     Without ``shapes`` the tables of operator args stay empty, which saves time and memory.
     """
-    job = _Job()
     candidates = find_files(paths)
-    for candidate in candidates:
-        _read(job, candidate, progress, shapes=shapes)
+    return assemble(candidates, (load(one.path, progress, shapes=shapes) for one in candidates))
+
+
+def load(
+    path: str, progress: Callable[[str, int], None] | None = None, *, shapes: bool = True
+) -> Loaded:
+    """Read one file, whatever it is: a trace, an event log, or why it is neither."""
+    report = (lambda count: progress(path, count)) if progress else None
+    try:
+        with open_source(path, report) as source:
+            if detect(source.head) == EVENT_LOG:
+                return read_event_log(source)
+            trace = read_source(source, shapes=shapes)
+    except InputError as error:
+        return error
+    member = identify(path, trace)
+    return member, _input_of(member)
+
+
+def assemble(candidates: Sequence[Candidate], found: Iterable[Loaded]) -> JobTraces:
+    """Put what was loaded of each candidate together as one job."""
+    job = _Job()
+    for candidate, one in zip(candidates, found, strict=True):
+        _take(job, candidate, one)
     if not job.members:
         raise _nothing(job, candidates)
     _note_unreadable(job)
@@ -77,32 +100,20 @@ def read_job(
     return _result(job, ranked)
 
 
-def _read(
-    job: _Job,
-    candidate: Candidate,
-    progress: Callable[[str, int], None] | None,
-    *,
-    shapes: bool,
-) -> None:
+def _take(job: _Job, candidate: Candidate, one: Loaded) -> None:
     path = candidate.path
-    report = (lambda count: progress(path, count)) if progress else None
-    try:
-        with open_source(path, report) as source:
-            if detect(source.head) == EVENT_LOG:
-                _add_log(job, read_event_log(source))
-                return
-            trace = read_source(source, shapes=shapes)
-    except NotATraceError as error:
-        job.skip(path, f"{error.name}: not analysed", error.kind)
+    if isinstance(one, EventLog):
+        _add_log(job, one)
+    elif isinstance(one, NotATraceError):
+        job.skip(path, f"{one.name}: not analysed", one.kind)
         if candidate.named:
-            job.errors.append(error)
-    except InputError as error:
-        job.skip(path, f"{error.what}. {error.why}".strip())
-        job.errors.append(error)
+            job.errors.append(one)
+    elif isinstance(one, InputError):
+        job.skip(path, f"{one.what}. {one.why}".strip())
+        job.errors.append(one)
     else:
-        member = identify(path, trace)
+        member, job.inputs[path] = one
         job.members.append(member)
-        job.inputs[path] = _input_of(member)
 
 
 def _add_log(job: _Job, log: EventLog) -> None:
@@ -165,7 +176,7 @@ def _input_of(member: Member) -> Input:
     )
 
 
-def _nothing(job: _Job, candidates: list[Candidate]) -> InputError:
+def _nothing(job: _Job, candidates: Sequence[Candidate]) -> InputError:
     if not candidates:
         return InputError(
             "no files found in what was given",
@@ -332,19 +343,21 @@ def _assign_ranks(job: _Job, members: list[Member]) -> list[Member]:
     return sorted([m for m in members if m.rank is not None] + assigned, key=lambda m: m.rank or 0)
 
 
+def rank_trace(member: Member) -> RankTrace:
+    """Return one rank of a job: a trace with what its process told."""
+    return RankTrace(
+        rank=member.rank or 0,
+        rank_source=member.rank_source,
+        host=member.host,
+        trace=member.trace,
+        tokens_per_step=median_low(member.tokens) if member.tokens else None,
+        samples_per_step=median_low(member.samples) if member.samples else None,
+    )
+
+
 def _result(job: _Job, members: list[Member]) -> JobTraces:
     world_size = _world_size(job, members)
-    ranks = [
-        RankTrace(
-            rank=m.rank or 0,
-            rank_source=m.rank_source,
-            host=m.host,
-            trace=m.trace,
-            tokens_per_step=median_low(m.tokens) if m.tokens else None,
-            samples_per_step=median_low(m.samples) if m.samples else None,
-        )
-        for m in members
-    ]
+    ranks = [rank_trace(member) for member in members]
     missing = sorted(set(range(world_size or 0)) - {r.rank for r in ranks})
     if missing:
         named = ", ".join(map(str, missing[:_LISTED])) + (", ..." if len(missing) > _LISTED else "")

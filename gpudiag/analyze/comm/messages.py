@@ -29,7 +29,7 @@ class RankMessages:
     exposed: Intervals = EMPTY  # time to split: exposed comm, or the thread's in collectives
     timeline: Timeline | None = None
     chunks: RankChunks | None = None  # of a stage of a pipeline
-    operators: Intervals = EMPTY  # host only: when the training thread ran operators
+    operators: Intervals = EMPTY  # of a stage without a device: when its thread ran operators
 
 
 def rank_messages(
@@ -45,13 +45,13 @@ def rank_messages(
     records = host_records(trace, host)
     if not records:
         return RankMessages()
-    exposed = host_layers(host, view)["host.collective"] if view else EMPTY
+    chunks = rank_chunks(host, None, records)
     return RankMessages(
         records=tuple(records),
-        exposed=exposed,
+        exposed=host_layers(host, view)["host.collective"] if view else EMPTY,
         timeline=host_timeline(host),
-        chunks=rank_chunks(host, None, records),
-        operators=operators(host),
+        chunks=chunks,
+        operators=operators(host) if chunks else EMPTY,
     )
 
 

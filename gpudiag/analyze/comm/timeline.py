@@ -20,15 +20,25 @@ from gpudiag.model.tables import I64
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """Corners (time since the origin, ns spent so far) of one leaf."""
+    """Corners (time since the origin, ns spent so far) of one leaf.
+
+    ``spent`` is None where all of the time from each even corner to the next odd one is the leaf's.
+    """
 
     at: I64
-    spent: I64
+    spent: I64 | None = None
 
     def between(self, starts: I64, ends: I64) -> I64:
         """Return what was spent in each [start, end); exact at corners, linear between them."""
-        spent = np.interp(ends, self.at, self.spent) - np.interp(starts, self.at, self.spent)
+        grown = self._grown()
+        spent = np.interp(ends, self.at, grown) - np.interp(starts, self.at, grown)
         return np.maximum(np.rint(spent).astype(np.int64), 0)
+
+    def _grown(self) -> I64:
+        if self.spent is not None:
+            return self.spent
+        grown = np.cumsum(self.at[1::2] - self.at[::2])
+        return _corners(np.append([0], grown[:-1]), grown)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,10 +104,13 @@ def host_timeline(host: Host) -> Timeline:
 
 
 def _of_intervals(part: Intervals, origin: int) -> Curve:
-    at = np.stack((part.starts, part.ends), axis=1).reshape(-1) - origin
-    grown = np.cumsum(part.ends - part.starts)
-    spent = np.stack((np.append([0], grown[:-1]), grown), axis=1).reshape(-1)
-    return Curve(at, spent)
+    return Curve(_corners(part.starts, part.ends) - origin)
+
+
+def _corners(starts: I64, ends: I64) -> I64:
+    """Return starts and ends in turn."""
+    corners: I64 = np.stack((starts, ends), axis=1).reshape(-1)
+    return corners
 
 
 def _of_gaps(idle: IdleSplit, origin: int) -> dict[str, Curve]:
@@ -107,8 +120,9 @@ def _of_gaps(idle: IdleSplit, origin: int) -> dict[str, Curve]:
         rows = np.flatnonzero(idle.charged[:, cause])
         if not len(rows):
             continue
-        at = np.stack((idle.starts[rows], idle.ends[rows]), axis=1).reshape(-1) - origin
         grown = np.cumsum(idle.charged[rows, cause])
-        spent = np.stack((np.append([0], grown[:-1]), grown), axis=1).reshape(-1)
-        curves[bucket] = Curve(at, spent)
+        curves[bucket] = Curve(
+            _corners(idle.starts[rows], idle.ends[rows]) - origin,
+            _corners(np.append([0], grown[:-1]), grown),
+        )
     return curves

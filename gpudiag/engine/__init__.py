@@ -1,0 +1,1 @@
+"""From paths to an analysis, with the ranks of a job summed up side by side."""
