@@ -79,7 +79,9 @@ def analyze(folder: Path, *options: str) -> Cost:
     watcher.join()
     if process.returncode or b'"headline"' not in out:
         raise SystemExit(f"gpudiag analyze {folder}: exit {process.returncode}")
-    cpu = after.children_user + after.children_system - before.children_user - before.children_system
+    cpu = (
+        after.children_user + after.children_system - before.children_user - before.children_system
+    )
     text = sum(path.stat().st_size for path in files) / 1e6
     return Cost(len(files), text, wall, cpu, peak.bytes / 1e6)
 
