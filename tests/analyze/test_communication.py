@@ -260,6 +260,44 @@ def test_the_late_rank_of_a_real_job_is_found(name, late):
 
 
 @pytest.mark.needs("shared")
+def test_a_late_tensor_parallel_rank_is_all_that_the_other_waits_for():
+    """Megatron on two V100s: rank 1's 48 ms in NCCL are waiting for rank 0."""
+    analysis = analyze(folder("kt-megatron-tp2-v100-2rank"))
+    early, late = (result.buckets_ns for result in analysis.ranks)
+    assert early.get("comm.wait", 0) < analysis.clock.half_width_ns  # below what clocks can tell
+    assert late["comm.wait"] > 40_000 * US
+    assert late["comm.wait"] > 50 * late["comm.transfer"]
+    assert {row.rank for row in analysis.blame if row.wait_ns > 1_000 * US} == {0}
+
+
+@pytest.mark.needs("shared")
+def test_how_often_a_rank_came_last_is_said_with_what_the_clocks_can_tell():
+    """Eight H100s: rank 1 is last in every collective whose order shows; two periods are few."""
+    analysis = analyze(folder("kt-nanogpt-8rank-h100"))
+    last = [row.last_rank_counts for row in analysis.collectives if row.last_rank_counts]
+    counted = {rank: sum(one.get(rank, 0) for one in last) for rank in map(str, range(8))}
+    assert counted["1"] > 0.5 * sum(counted.values())
+    assert counted["1"] == max(counted.values())
+    lead = analysis.findings[0]
+    assert 1 in lead.ranks
+    assert lead.confidence == "low"
+    (order,) = (line for line in lead.evidence if line.startswith("came last"))
+    assert "rank 1 in " in order
+    assert "±" in order
+
+
+@pytest.mark.needs("shared")
+def test_a_job_bound_by_its_hosts_has_little_to_blame_on_a_rank():
+    """ResNet on two V100s: the devices are idle for their hosts, hardly for each other."""
+    analysis = analyze(folder("kt-torchrec-ddp-resnet-2rank"))
+    assert analysis.findings[0].id == "launch_bound"
+    assert analysis.findings[0].ranks == [0, 1]
+    window = sum(result.window_ns for result in analysis.ranks)
+    assert sum(row.wait_ns for row in analysis.blame) < 0.05 * window
+    assert not {f.id for f in analysis.findings} & {"straggler", "slow_gpu", "workload_imbalance"}
+
+
+@pytest.mark.needs("shared")
 def test_a_second_late_each_step_is_waiting_on_the_other_ranks():
     """DLRM's rank 2 is a second late: the others' NCCL time is wait, its own transfer."""
     analysis = analyze(folder("kt-torchrec-dlrm-4rank-a2a"))

@@ -43,6 +43,7 @@ class StepTruth:
     loader_ns: int = 0  # slept in the dataset
     slow_ns: int = 0  # slept before the forward pass
     checkpoint_ns: int = 0  # inside save_checkpoint
+    fault_ns: int = 0  # inside what --fault put in
     recorded: bool = False  # inside the profiler's active window
 
 
@@ -89,6 +90,50 @@ class Tokens(Dataset):
             with self.watch.time("loader_ns"):
                 time.sleep(self.delay_s)
         return self.tokens[index]
+
+
+# What --fault can put into every step of --slow-rank; each lasts --slow-ms.
+FAULTS = ("compute", "backward", "loader", "gc", "checkpoint", "host")
+WATCH: list[Stopwatch] = []  # the one stopwatch, where operators find it
+
+
+def _sleep(seconds: float) -> None:
+    with WATCH[0].time("fault_ns"):
+        time.sleep(seconds)
+
+
+@torch.library.custom_op("workload::slow", mutates_args=())
+def slow(x: torch.Tensor, seconds: float) -> torch.Tensor:
+    """Take long to copy a tensor: an operator that computes too much."""
+    _sleep(seconds)
+    return x.clone()
+
+
+class SlowBackward(torch.autograd.Function):
+    """Nothing forward; backward it takes long before any gradient is there."""
+
+    @staticmethod
+    def forward(ctx, x: torch.Tensor, seconds: float) -> torch.Tensor:
+        """Return a copy."""
+        ctx.seconds = seconds
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, grad: torch.Tensor) -> tuple[torch.Tensor, None]:
+        """Sleep."""
+        _sleep(ctx.seconds)
+        return grad, None
+
+
+def before_forward(fault: str, seconds: float, tokens: torch.Tensor) -> None:
+    """Put in what happens between the loader and the forward."""
+    if fault == "compute":
+        slow(tokens, seconds)
+    elif fault == "host":
+        _sleep(seconds)
+    elif fault in ("gc", "checkpoint"):
+        with record_function({"gc": "gc.collect", "checkpoint": "save_checkpoint"}[fault]):
+            _sleep(seconds)
 
 
 class Block(nn.Module):
@@ -173,7 +218,9 @@ def train(args: argparse.Namespace, rank: int, world_size: int) -> list[StepTrut
     """Train; return the truth per step."""
     torch.manual_seed(rank)
     watch = Stopwatch()
-    delay_s = args.slow_loader_ms / 1e3 / args.batch
+    WATCH[:] = [watch]
+    fault = args.fault if rank == args.slow_rank else ""
+    delay_s = (args.slow_ms if fault == "loader" else args.slow_loader_ms) / 1e3 / args.batch
     dataset = Tokens(args.steps * args.batch, args.length, delay_s, watch)
     loader = DataLoader(dataset, batch_size=args.batch)
     model: nn.Module = Transformer(args.layers, args.width).to(args.device)
@@ -190,11 +237,14 @@ def train(args: argparse.Namespace, rank: int, world_size: int) -> list[StepTrut
         watch.step.step = 0
         for step, batch in enumerate(loader):
             tokens = batch.to(args.device)
-            if rank == args.slow_rank and args.slow_ms:
+            if rank == args.slow_rank and args.slow_ms and not fault:
                 with watch.time("slow_ns"):
                     time.sleep(args.slow_ms / 1e3)
+            before_forward(fault, args.slow_ms / 1e3, tokens)
             logits = model(tokens[:, :-1])
             loss = F.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())
+            if fault == "backward":
+                loss = SlowBackward.apply(loss, args.slow_ms / 1e3)
             loss.backward()
             optimizer.step()
             optimizer.zero_grad()
@@ -219,6 +269,7 @@ def parse_arguments(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--slow-loader-ms", type=float, default=0, help="per batch, every rank")
     parser.add_argument("--slow-rank", type=int, default=-1)
     parser.add_argument("--slow-ms", type=float, default=0, help="per step, on --slow-rank")
+    parser.add_argument("--fault", choices=FAULTS, default="", help="what --slow-ms is spent in")
     parser.add_argument("--checkpoint-every", type=int, default=0, help="steps; 0 is never")
     parser.add_argument("--checkpoint-mb", type=int, default=64)
     parser.add_argument("--profile", type=Path, help="folder for traces and truth")

@@ -8,6 +8,9 @@ theta_r, each collective of ranks p and q therefore bounds theta_q - theta_p::
 The intersection over all collectives is a hard interval; the median of e_q - e_p, which is about
 the same moment on both, is the estimate. Recordings over 30 s get a drift as well.
 
+Host records of processes on one machine are read from one clock: where the interval allows it, the
+offset of such ranks is 0. A rank that is always late leaves the interval as wide as it is late.
+
 Ranks that share no such collective, but messages in both directions, are compared by these: no
 receive ends before its send starts. One direction gives the lower bound, the other the upper; the
 middle is the estimate.
@@ -28,6 +31,8 @@ from gpudiag.model.tables import I64
 # A recording longer than this may drift by more than its collectives take.
 _DRIFT_FROM_NS = 30 * 10**9
 _MOST_DRIFT_SAMPLES = 400
+# Processes of one machine count its clock each by a calibration of their own.
+_ONE_MACHINE_NS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,12 +75,26 @@ class _Pair:
     drift_ppm: float
     origin_ns: int
     consistent: bool
+    low_ns: int
+    high_ns: int
+
+    def allows(self, offset_ns: int) -> bool:
+        """Tell whether the collectives allow an offset, to what one machine's clock is off by."""
+        return self.low_ns - _ONE_MACHINE_NS <= offset_ns <= self.high_ns + _ONE_MACHINE_NS
 
 
-def align(matched: Sequence[Matched], ranks: Sequence[int]) -> Clocks:
-    """Return the clock of every rank against the lowest one, over as few others as possible."""
+def align(
+    matched: Sequence[Matched], ranks: Sequence[int], machines: Mapping[int, str] | None = None
+) -> Clocks:
+    """Return the clock of every rank against the lowest one, over as few others as possible.
+
+    ``machines`` names the machine of ranks whose records hold its clock.
+    """
     times = _times_by_pair(matched)
     pairs = {pair: _pair(np.array(rows, dtype=np.int64)) for pair, rows in times.items()}
+    for (p, q), pair in pairs.items():
+        if machines and p in machines and machines[p] == machines.get(q) and pair.allows(0):
+            pairs[p, q] = _Pair(0, min(_ONE_MACHINE_NS, pair.half_width_ns), 0.0, 0, True, 0, 0)
     reference = min(ranks)
     clocks = {reference: RankClock(0, 0)}
     _reach(clocks, pairs)
@@ -122,7 +141,7 @@ def _message_pairs(matched: Iterable[Matched]) -> dict[tuple[int, int], _Pair]:
     for pair in low.keys() & high.keys():
         least, most = max(low[pair]), min(high[pair])
         half = (abs(most - least) + 1) // 2
-        pairs[pair] = _Pair((least + most) // 2, half, 0.0, 0, least <= most)
+        pairs[pair] = _Pair((least + most) // 2, half, 0.0, 0, least <= most, least, most)
     return pairs
 
 
@@ -152,7 +171,8 @@ def _pair(times: I64) -> _Pair:
     consistent = low <= high
     if consistent:
         estimate = min(max(estimate, low), high)
-    return _Pair(estimate, (abs(high - low) + 1) // 2, drift, origin, consistent)
+    half = (abs(high - low) + 1) // 2
+    return _Pair(estimate, half, drift, origin, consistent, low, high)
 
 
 def _drift(at: I64, difference: I64) -> float:

@@ -21,6 +21,8 @@ from gpudiag.analyze.pipeline.pool import without
 from gpudiag.analyze.rank import RankAnalysis
 from gpudiag.model.tables import Quality
 
+_ANY_MACHINE = "localhost"  # says nothing of which one it is
+
 
 @dataclass(frozen=True, slots=True)
 class Communication:
@@ -57,7 +59,7 @@ def communication(
     if len(records) < 2:  # noqa: PLR2004 - nobody to compare with
         return None
     matching = match(records)
-    clocks = align(matching.matched, sorted(records))
+    clocks = align(matching.matched, sorted(records), _machines(able))
     arrived = {
         index: found
         for index, one in enumerate(matching.matched)
@@ -80,6 +82,15 @@ def communication(
     transfer = transfers(matching.matched, arrived, clocks, splits)
     roles = roles_of(matching.matched)
     return Communication(matching, clocks, arrived, splits, blame, quality, transfer, roles, piped)
+
+
+def _machines(ranks: Sequence[RankAnalysis]) -> dict[int, str]:
+    """Return the machine of each rank that only the host's records tell of."""
+    return {
+        rank.rank: rank.host_name
+        for rank in ranks
+        if not rank.recorded and rank.host_name and rank.host_name != _ANY_MACHINE
+    }
 
 
 def lone_messages(ranks: Sequence[RankAnalysis]) -> list[Quality]:
