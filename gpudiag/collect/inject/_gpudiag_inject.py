@@ -1057,21 +1057,32 @@ def after_backward():
 
 
 def move_window():
-    """Do the next thing with the window, and say what it cost."""
-    state, started = STATE, now()
-    state.ours = True
-    try:
-        with quiet_kineto():
-            if state.window is None:
-                open_window()
-            else:
-                advance_window()
-    finally:
+    """Do the next thing with the window."""
+    with ours():
+        if STATE.window is None:
+            open_window()
+        else:
+            advance_window()
+
+
+class ours:
+    """What happens inside is our doing: its time is ours, and so are profilers that start."""
+
+    def __enter__(self):
+        self.started, STATE.ours = now(), True
+        # Kineto's notes are kept off the user's stderr, unless they asked for them.
+        self.quiet = "KINETO_LOG_LEVEL" not in os.environ
+        if self.quiet:
+            os.environ["KINETO_LOG_LEVEL"] = "6"
+
+    def __exit__(self, *_error):
+        if self.quiet:
+            os.environ.pop("KINETO_LOG_LEVEL", None)
+        state, took = STATE, now() - self.started
         state.ours = False
-        took = now() - started
         state.sum.ours += took
-    if took >= LEAST_SPAN_NS:
-        state.log.event("prof_overhead", ns=took, step=state.step, t=started)
+        if took >= LEAST_SPAN_NS:
+            state.log.event("prof_overhead", ns=took, step=state.step, t=self.started)
 
 
 def wants_window():
@@ -1302,14 +1313,16 @@ class Window:
     def export(self):
         """Write the trace beside its final name, then give it that."""
         started, folder = now(), os.path.join(STATE.run, "traces")
-        partial = os.path.join(folder, "pid%d.json.tmp" % os.getpid())
+        mine = "pid%d." % os.getpid()
+        partial = os.path.join(folder, mine + "json.tmp")
         try:
             self.profiler.export_chrome_trace(partial)
             name = free_name(folder)
             os.rename(partial, os.path.join(folder, name))
-        finally:
-            if os.path.exists(partial):
-                os.unlink(partial)
+        finally:  # Kineto writes beside it too; on a full disk both are left
+            for left in os.listdir(folder):
+                if left.startswith(mine):
+                    os.unlink(os.path.join(folder, left))
         size = os.path.getsize(os.path.join(folder, name))
         STATE.log.event(
             "trace", file=name, raw=size, export_ns=now() - started, step=STATE.step,
@@ -1333,19 +1346,6 @@ def tear_cupti_down():
     numbers = [int(part) for part in version.split(".")[:2] if part.isdigit()]
     if numbers >= [12, 6]:
         os.environ.setdefault("TEARDOWN_CUPTI", "1")
-
-
-class quiet_kineto:
-    """Keep Kineto's notes off the user's stderr, unless they asked for them."""
-
-    def __enter__(self):
-        self.ours = "KINETO_LOG_LEVEL" not in os.environ
-        if self.ours:
-            os.environ["KINETO_LOG_LEVEL"] = "6"
-
-    def __exit__(self, *_error):
-        if self.ours:
-            os.environ.pop("KINETO_LOG_LEVEL", None)
 
 
 class Stacks:
@@ -1459,12 +1459,8 @@ def users_profiler(profiler, what):
     if what == "start":
         state.foreign.add(id(profiler))
     if state.window is not None and not in_backward():
-        state.ours = True
-        try:
-            with quiet_kineto():
-                close_window("the program's own profiler started")
-        finally:
-            state.ours = False
+        with ours():
+            close_window("the program's own profiler started")
 
 
 # --- fork and exit ---------------------------------------------------------------------------
@@ -1500,9 +1496,9 @@ def at_exit():
     state = STATE
     if os.getpid() != state.pid or not state.begun:
         return
+    name_rank(last_word=True)
     if state.window is not None and safe_here():
-        state.ours = True
-        with quiet_kineto():
+        with ours():
             close_window("exit")
     if not state.by_batch:
         for one in list(state.evals.values())[:1]:
