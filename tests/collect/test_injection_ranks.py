@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
+from pathlib import Path
 
 import injected
 import pytest
@@ -182,7 +184,10 @@ def test_a_job_that_ends_before_its_first_step_has_said_who_it_was(tmp_path):
 
 @pytest.mark.parametrize("module", ["lightning", "transformers", "accelerate"])
 def test_trainers_steps_are_counted_right(tmp_path, module):
-    pytest.importorskip(module, reason=f"{module} is not installed")
+    spec = importlib.util.find_spec(module)
+    if spec is None:
+        pytest.skip(f"{module} is not installed")
+    folder = {"PYTHONPATH": str(Path(spec.origin).parents[1])}
     programs = {
         "accelerate": """
 from accelerate import Accelerator
@@ -215,6 +220,6 @@ arguments = TrainingArguments("out", per_device_train_batch_size=2, num_train_ep
 Trainer(model, arguments, train_dataset=data).train()
 """,
     }
-    done = injected.run(tmp_path, TRAIN + programs[module]).well()
+    done = injected.run(tmp_path, TRAIN + programs[module], environment=folder).well()
     assert len(done.events("opt")) == 12
     assert done.events("ckpt")

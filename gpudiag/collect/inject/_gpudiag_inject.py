@@ -37,7 +37,7 @@ AGREED_STEPS = 2  # ranks open the window so many steps after the first one prop
 MOST_WINDOW_NS = 120_000_000_000
 MOST_EVENTS = 400_000  # of a window: ending it stalls training 3 to 12 us per event
 # Per node of the autograd graph: operators, their nested ones, backward, optimizer.
-EVENTS_PER_NODE = 12
+EVENTS_PER_NODE = 16
 BYTES_PER_EVENT = 440  # of raw JSON, with shapes
 SAMPLE_S = 0.02
 MOST_STACKS, MOST_FRAMES = 6_000, 48
