@@ -10,6 +10,8 @@ import injected
 import pytest
 
 from gpudiag.collect.injection import Profile
+from gpudiag.trace.event_log import read_event_log
+from gpudiag.trace.source import source_of
 
 pytestmark = pytest.mark.needs("torch")
 
@@ -172,6 +174,56 @@ ended()
     assert background
     assert all(e["t"] + e["dur"] >= ahead["t"] + ahead["dur"] for e in background)
     assert len(done.events("ckpt", "rank1")) == 2
+
+
+FSDP = """
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.device_mesh import init_device_mesh
+dist.init_process_group("gloo")
+torch.set_num_threads(1)
+model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 8))
+mesh = init_device_mesh("cpu", (2,))
+for layer in (model[0], model[2], model):
+    fully_shard(layer, mesh=mesh)
+optimizer = torch.optim.AdamW(model.parameters())
+for batch in DataLoader(torch.randn(96, 64), batch_size=8):
+    model(batch).pow(2).mean().backward(); optimizer.step(); optimizer.zero_grad()
+ended()
+"""
+PIPELINE = """
+from torch.distributed.pipelining import PipelineStage, ScheduleGPipe
+dist.init_process_group("gloo")
+torch.set_num_threads(1)
+rank = dist.get_rank()
+layer = nn.Linear(64, 64)
+stage = PipelineStage(layer, rank, 2, torch.device("cpu"))
+schedule = ScheduleGPipe(stage, n_microbatches=4, loss_fn=lambda y, t: (y - t).pow(2).mean())
+optimizer = torch.optim.AdamW(layer.parameters())
+for batch in DataLoader(torch.randn(96, 64), batch_size=8):
+    schedule.step(batch) if rank == 0 else schedule.step(target=batch)
+    optimizer.step(); optimizer.zero_grad()
+ended()
+"""
+
+
+@pytest.mark.parametrize("program", [FSDP, PIPELINE], ids=["fsdp2", "pipelining"])
+def test_steps_of_sharded_and_pipelined_models_are_counted_right(tmp_path, program):
+    done = injected.run(
+        tmp_path, TRAIN + program, before=(*injected.TORCHRUN, "2"),
+        profile=Profile(settle=False, warmup=1, active=3),
+    ).well()  # fmt: skip
+    for log in ("rank0", "rank1"):
+        assert len(done.events("opt", log)) == len(done.events("step", log)) == 12
+        assert done.periods(log) == [7, 8, 9]
+
+
+def test_the_reader_can_use_every_line(torchrun):
+    for log in torchrun.logs:
+        path = torchrun.folder / "events" / log
+        read = read_event_log(source_of(path.read_bytes(), str(path)))
+        assert read.damaged == 0
+        assert [process.rank for process in read.processes] == [int(log[4])]
+        assert read.processes[0].samples == [8] * 24
 
 
 def test_a_job_that_ends_before_its_first_step_has_said_who_it_was(tmp_path):

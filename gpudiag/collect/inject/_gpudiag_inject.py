@@ -913,6 +913,8 @@ def watch_garbage():
     """Hook the garbage collector."""
     import gc
 
+    if on_collection in gc.callbacks:  # torch was reloaded
+        return
     gc.callbacks.append(on_collection)
     UNDO["gc"] = [lambda: gc.callbacks.remove(on_collection)]
 
@@ -1496,7 +1498,8 @@ def at_exit():
     state = STATE
     if os.getpid() != state.pid or not state.begun:
         return
-    name_rank(last_word=True)
+    if state.step or OFF:  # who never steps may be the parent of those that do
+        name_rank(last_word=True)
     if state.window is not None and safe_here():
         with ours():
             close_window("exit")
