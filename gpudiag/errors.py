@@ -3,7 +3,7 @@
 GpudiagError            exit 1   the root; caught once, in the cli
 ├── UsageError          exit 2   the command or the configuration is wrong
 ├── InputError          exit 3   an input can't be read, or holds nothing to analyse
-└── LaunchError         exit 125 gpudiag could not start the user's command
+└── LaunchError         exit 125, 126, 127: the user's command could not be started
 """
 
 from __future__ import annotations
@@ -38,6 +38,8 @@ class InputError(GpudiagError):
 
 
 class LaunchError(GpudiagError):
-    """The wrapped command could not be started by gpudiag."""
+    """The wrapped command could not be started: 125 ours, 126 not executable, 127 not found."""
 
-    exit_code = 125
+    def __init__(self, what: str, why: str = "", fix: str = "", exit_code: int = 125) -> None:
+        super().__init__(what, why, fix)
+        self.exit_code = exit_code

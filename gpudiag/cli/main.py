@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from gpudiag import __version__
-from gpudiag.cli import analyze, config, doctor, explain, mfu
+from gpudiag.cli import analyze, config, doctor, explain, mfu, run
 from gpudiag.cli.exit_codes import ExitCode
 from gpudiag.cli.output import say, write_stdout
 from gpudiag.cli.session import Session
@@ -23,6 +23,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+# What follows CMD is CMD's own, options too.
+app.command(name="run", context_settings={"allow_interspersed_args": False})(run.run)
 app.command(name="analyze")(analyze.analyze)
 app.command(name="mfu")(mfu.mfu)
 app.command(name="explain")(explain.explain)
