@@ -168,10 +168,13 @@ def _by_cost(losses: list[Loss]) -> list[int]:
 
 
 def _culprits(entry: Entry, losses: list[Loss]) -> list[int]:
-    """Return the ranks above the threshold; where none is, those that lose half of the worst."""
+    """Return the ranks above the threshold that lose a good part of what the worst one does.
+
+    Where none is above it, those that lose half of the worst.
+    """
     worst = max(loss.frac for loss in losses)
     threshold = entry.min_share or 0
-    limit = threshold if worst >= threshold else worst / 2
+    limit = max(threshold, thresholds.CULPRIT_FRAC * worst) if worst >= threshold else worst / 2
     return sorted({loss.rank for loss in losses if loss.frac >= limit})
 
 

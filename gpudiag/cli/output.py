@@ -44,6 +44,14 @@ def stdout_stream() -> Stream:
     return Stream(is_tty=is_tty, encoding=sys.stdout.encoding or "utf-8", width=width)
 
 
+def stderr_width() -> int:
+    """Return how wide a terminal is that stderr goes to; for anything else as for a pipe."""
+    try:
+        return os.get_terminal_size(2).columns
+    except OSError:
+        return _PIPE_WIDTH
+
+
 def style_for(
     stream: Stream, environ: Mapping[str, str], *, color: str = "auto", ascii_only: bool = False
 ) -> Style:

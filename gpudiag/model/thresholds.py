@@ -78,3 +78,6 @@ DELAYED_FRAC = 0.1
 UNEVEN_FRAC = 0.02
 # A stage's median has to differ from the mean by this many of its standard errors.
 SURE_ERRORS = 3
+# A rank is named beside a worse one from this share of what that one loses: below it, it has a
+# little of what every rank has.
+CULPRIT_FRAC = 0.25
