@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from statistics import mean
 
 import pytest
 import require
@@ -98,6 +99,30 @@ def test_the_tutorial_s_script_records_what_it_promises(tmp_path, ranks):
     assert shown.returncode == 0, shown.stderr
     data = json.loads(gpudiag("analyze", tmp_path / "traces", "--json").stdout)
     assert [len(one["host_steps_ns"]) for one in data["ranks"]] == [4] * ranks
+
+
+@pytest.mark.slow
+@pytest.mark.needs("torch")
+def test_the_tutorial_s_late_rank_is_found_though_all_steps_are_as_long(tmp_path):
+    """200 ms in the backward of one rank of four: only matching shows whose."""
+    page = (DOCS / "tutorial.md").read_text(encoding="utf-8")
+    parts = {
+        name: re.search(rf"<!-- {name} -->\n```python\n(.*?)```", page, re.DOTALL)[1]
+        for name in ("train.py", "late")
+    }
+    before = "        loss.backward()\n"
+    text = "import time\n" + parts["train.py"].replace(before, parts["late"] + before)
+    (tmp_path / "train.py").write_text(text)
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    command += ["--nproc-per-node", "4", "train.py"]
+    done = subprocess.run(command, cwd=tmp_path, check=False, capture_output=True, encoding="utf-8")
+    assert done.returncode == 0, done.stderr
+    data = json.loads(gpudiag("analyze", tmp_path / "traces", "--json").stdout)
+    steps = [mean(one["host_steps_ns"]) for one in data["ranks"]]
+    assert min(steps) > 200e6
+    assert max(steps) - min(steps) < 200e6 / 5  # the jitter of a busy machine, not the fault
+    lead = data["findings"][0]
+    assert (lead["id"], lead["ranks"], lead["affected"]) == ("straggler", [1], [0, 1, 2, 3])
 
 
 def test_the_capture_is_what_the_two_commands_show():

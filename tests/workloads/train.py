@@ -44,6 +44,7 @@ class StepTruth:
     slow_ns: int = 0  # slept before the forward pass
     checkpoint_ns: int = 0  # inside save_checkpoint
     fault_ns: int = 0  # inside what --fault put in
+    gradients_unix_ns: int = 0  # when the last gradient was there, on the machine's clock
     recorded: bool = False  # inside the profiler's active window
 
 
@@ -62,6 +63,10 @@ class Stopwatch:
         yield
         spent = time.perf_counter_ns() - start
         setattr(self.step, field, getattr(self.step, field) + spent)
+
+    def has_gradients(self) -> None:
+        """Say that this rank is ready to reduce the last of its gradients."""
+        self.step.gradients_unix_ns = time.time_ns()
 
     def next_step(self) -> None:
         """Close the current step and open the next."""
@@ -224,6 +229,7 @@ def train(args: argparse.Namespace, rank: int, world_size: int) -> list[StepTrut
     dataset = Tokens(args.steps * args.batch, args.length, delay_s, watch)
     loader = DataLoader(dataset, batch_size=args.batch)
     model: nn.Module = Transformer(args.layers, args.width).to(args.device)
+    model.embed.weight.register_post_accumulate_grad_hook(lambda _: watch.has_gradients())
     if world_size > 1:
         model = DistributedDataParallel(model, gradient_as_bucket_view=True)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)
