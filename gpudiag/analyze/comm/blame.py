@@ -15,6 +15,7 @@ were delayed in that step (pipeline/delays.py); where no pipeline could be told,
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -74,6 +75,7 @@ class Blamer:
         self._clocks = clocks
         self._splits = splits
         self._segments = segments(matched, arrived, timelines, splits)
+        self._inside: dict[tuple[int, int, int, int], dict[int, int]] = {}
         self._waits = {rank: _waits_by_start(split) for rank, split in splits.items()}
         self._charges: dict[tuple[int, str], Charge] = defaultdict(Charge)
         self._unattributed = 0
@@ -115,10 +117,19 @@ class Blamer:
                 by_step[self._step(index, rank)] += part.wait_ns
             else:
                 self._waited[index] = max(self._waited[index], part.wait_ns)
-                self._charge(index, rank, rank, part.wait_ns, 0, ambiguous=False)
+                if self._is_resolvable(index, rank):
+                    self._charge(index, rank, rank, part.wait_ns, 0, ambiguous=False)
+                else:
+                    self._unattributed += part.wait_ns
         for step, ns in by_step.items():
             for culprit, share in self._charge_delay(rank, rank, step, ns).items():
                 self._delayed[culprit, step] = max(self._delayed[culprit, step], share)
+
+    def _is_resolvable(self, index: int, rank: int) -> bool:
+        """Tell whether a rank waited for longer than its clock and the last one's can be wrong."""
+        arrived, clocks = self._arrived[index], self._clocks
+        waited = arrived.last - clocks.aligned(rank, self._matched[index].records[rank].start)
+        return waited >= clocks.half_width(rank) + clocks.half_width(arrived.last_rank)
 
     def _step(self, index: int, rank: int) -> int:
         return self._delays.step(rank, self._matched[index].records[rank].start)
@@ -196,14 +207,17 @@ class Blamer:
 
     def _waits_in(self, rank: int, segment: Segment, index: int) -> dict[int, int]:
         """Return a rank's waits in other collectives inside a segment, ns by collective."""
+        key = (rank, index, segment.start, segment.end)
+        if key in self._inside:
+            return self._inside[key]
         starts, ends, owner = self._waits[rank]
-        first, last = np.searchsorted(ends, segment.start), np.searchsorted(starts, segment.end)
         waits: dict[int, int] = defaultdict(int)
-        for at in range(int(first), int(last)):
+        for at in range(bisect_left(ends, segment.start), bisect_left(starts, segment.end)):
             if owner[at] != index:
                 inside = min(ends[at], segment.end) - max(starts[at], segment.start)
-                waits[int(owner[at])] += int(max(inside, 0))
-        return {other: ns for other, ns in waits.items() if ns}
+                waits[owner[at]] += max(inside, 0)
+        found = self._inside[key] = {other: ns for other, ns in waits.items() if ns}
+        return found
 
     def _add(self, rank: int, cause: str, victim: int, ns: int, *, ambiguous: bool) -> None:
         charge = self._charges[rank, cause]
@@ -212,9 +226,10 @@ class Blamer:
         charge.affected = (charge.affected or set()) | {victim}
 
 
-def _waits_by_start(split: RankSplit) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _waits_by_start(split: RankSplit) -> tuple[list[int], list[int], list[int]]:
     order = np.argsort(split.waits.starts, kind="stable")
-    return split.waits.starts[order], split.waits.ends[order], split.waits.owner[order]
+    waits = split.waits
+    return waits.starts[order].tolist(), waits.ends[order].tolist(), waits.owner[order].tolist()
 
 
 def _scaled(parts: Mapping[_Key, int], total: int) -> dict[_Key, int]:
