@@ -630,12 +630,12 @@ def fetch_ends(started, loader, batch, ended):
         return
     sums = state.sum
     sums.waited += took
-    if state.evals:
+    if not ended and not state.evals:
+        sums.fetches += 1
+    elif not ended:
         graded = torch_module().is_grad_enabled()
         for one in state.evals.values():
             one.fetched(graded)
-    elif not ended:
-        sums.fetches += 1
     if not ended:
         state.batches += 1
         shape, size, tokens = measure(batch)
