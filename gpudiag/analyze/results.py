@@ -81,7 +81,7 @@ def _result(
         mfu=one.mfu if one else None,
         hfu=one.hfu if one else None,
         flops_convention=CONVENTION if flops else None,
-        flops_coverage=flops.flops_coverage_frac if flops else None,
+        flops_coverage=analysis.flops.flops_coverage_frac if analysis else None,
     )
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import math
 import re
 
 from gpudiag.errors import UsageError
 
 _SCALES = {"": 1.0, "k": 1e3, "m": 1e6, "b": 1e9, "g": 1e9, "t": 1e12}
 _SECONDS = {"": 1.0, "us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0}
+# Beyond these a figure is no amount of anything here, and products of several overflow.
+_LEAST, _MOST = 1e-12, 1e30
 _AMOUNT = re.compile(r"(\d+\.?\d*(?:e[+-]?\d+)?)\s*([a-z]*)", re.IGNORECASE | re.ASCII)
 
 
@@ -36,6 +37,6 @@ def _amount(text: str, flag: str, units: dict[str, float], examples: str) -> flo
     match = _AMOUNT.fullmatch(text.strip().replace(",", "").replace("_", ""))
     unit = units.get(match[2].lower()) if match else None
     value = float(match[1]) * unit if match and unit else 0.0
-    if not 0 < value < math.inf:
+    if not _LEAST <= value <= _MOST:
         raise UsageError(f"{flag} can't be {text!r}", "", f"Expected above 0, such as {examples}.")
     return value

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 SEVERITIES = ("info", "warning", "error")
 _STDIN = "-"
 # The reader's quality entry for files that it was given and could not read.
-_UNREADABLE = "inputs_unreadable"
+_UNREADABLE = frozenset({"inputs_unreadable", "event_log_damaged"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -222,7 +222,10 @@ def losses(analysis: Analysis) -> list[str]:
     Something else that lies in a folder of traces, a README say, is no loss.
     """
     broken = [one for one in analysis.inputs if one.status == "partial"]
-    unreadable = [one for one in analysis.quality if one.id == _UNREADABLE]
+    told = {one.message for one in broken}
+    unreadable = [
+        one for one in analysis.quality if one.id in _UNREADABLE and one.message not in told
+    ]
     return [f"{one.path}: partial: {one.message or 'no reason recorded'}" for one in broken] + [
         one.message for one in unreadable
     ]

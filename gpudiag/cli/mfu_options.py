@@ -16,7 +16,9 @@ Traces: TypeAlias = Annotated[
 ]
 ModelFile: TypeAlias = Annotated[
     Path | None,
-    typer.Option("--model", metavar="FILE", help="A Hugging Face config.json, or its folder."),
+    typer.Option(
+        "--model", metavar="FILE", readable=False, help="A Hugging Face config.json, or its folder."
+    ),
 ]
 Params: TypeAlias = Annotated[
     str | None,
@@ -106,6 +108,8 @@ MlpKind: TypeAlias = Annotated[
 ]
 Mtp: TypeAlias = Annotated[
     int | None,
-    typer.Option(min=0, metavar="N", help="Layers that predict further tokens. [config.json's]"),
+    typer.Option(
+        min=0, max=10_000, metavar="N", help="Layers that predict further tokens. [config.json's]"
+    ),
 ]
 AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")]

@@ -9,6 +9,7 @@ QUALITY: dict[str, str] = {
     "rank_assumed": "A trace records no rank, and its file name has none: ranks follow the order.",
     "ranks_missing": "The job had more ranks than traces were given.",
     "world_size_disbelieved": "The recorded number of ranks can't be: missing ranks aren't told.",
+    "rank_beyond_world": "A trace records a rank that a job of the recorded size can't have.",
     "backends_differ": "The ranks name different communication backends.",
     "event_log_damaged": "Lines of a run's event log could not be used and were left out.",
     "event_log_clock": "By its clock a run's event log starts after its own trace ends: its spans "

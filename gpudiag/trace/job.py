@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 # Files of one process, or without a rank, that lie further apart than this are of different runs.
 RUN_GAP_NS = 3_600_000_000_000
 _LISTED = 16  # ranks or files named in one message
+_TRACE_NAME = ".json"  # an empty file of such a name was to be a trace
 # What a file turned out to be: a trace and its line in the inputs, an event log, or an error.
 Loaded: TypeAlias = tuple[Member, Input] | EventLog | InputError
 _MOST_RANKS = 1 << 20  # a recorded world larger than this is a damaged number
@@ -106,7 +107,7 @@ def _take(job: _Job, candidate: Candidate, one: Loaded) -> None:
         _add_log(job, one)
     elif isinstance(one, NotATraceError):
         job.skip(path, f"{one.name}: not analysed", one.kind)
-        if candidate.named:
+        if candidate.named or (one.kind == "empty" and _TRACE_NAME in path):
             job.errors.append(one)
     elif isinstance(one, InputError):
         job.skip(path, f"{one.what}. {one.why}".strip())
@@ -185,7 +186,8 @@ def _nothing(job: _Job, candidates: Sequence[Candidate]) -> InputError:
         )
     if len(job.errors) == 1:
         return job.errors[0]
-    seen = [f"{i.path}: {i.message}" for i in list(job.inputs.values())[:_LISTED]]
+    alone = "an event log, without the trace of its process"
+    seen = [f"{i.path}: {i.message or alone}" for i in list(job.inputs.values())[:_LISTED]]
     return InputError(
         f"none of {len(candidates)} files is a readable PyTorch profiler trace",
         "; ".join(seen),
@@ -364,6 +366,12 @@ def _result(job: _Job, members: list[Member]) -> JobTraces:
         job.note(
             "ranks_missing", "warning", len(missing),
             f"{len(ranks)} of {world_size} ranks given; missing: {named}",
+        )  # fmt: skip
+    beyond = [r.rank for r in ranks if world_size is not None and r.rank >= world_size]
+    if beyond:
+        job.note(
+            "rank_beyond_world", "warning", len(beyond),
+            f"rank {beyond[0]} is recorded in a world of {world_size}: which is wrong isn't known",
         )  # fmt: skip
     _note_backends(job, members)
     return JobTraces(

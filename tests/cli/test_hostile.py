@@ -109,3 +109,32 @@ def test_a_trace_is_not_overwritten(tmp_path):
     done = gpudiag("analyze", path, "-o", path, "--force")
     assert done.returncode == 2
     assert path.read_bytes() == before
+
+
+def test_an_empty_trace_in_a_folder_is_a_loss(tmp_path):
+    """A file of no bytes was to be a rank; a README without bytes was not."""
+    write_trace(tmp_path / "rank0.json")
+    (tmp_path / "README").touch()
+    assert gpudiag("analyze", tmp_path).returncode == 0
+    (tmp_path / "rank1.pt.trace.json.gz").touch()
+    done = gpudiag("analyze", tmp_path, "--brief")
+    assert done.returncode == 4
+    assert "rank1" in done.stderr
+
+
+def test_an_event_log_alone_and_one_that_is_all_broken_are_said(tmp_path):
+    """What it is, and that nothing of it was read."""
+    log = tmp_path / "rank0.events.jsonl"
+    log.write_text('{"k":"proc","clock":[]}\n')
+    alone = gpudiag("analyze", log)
+    assert alone.returncode == 3
+    assert "None" not in alone.stderr
+    write_trace(tmp_path / "rank0.json")
+    assert gpudiag("analyze", tmp_path).returncode == 4
+
+
+def test_a_rank_beyond_the_world_is_remarked(tmp_path):
+    """Rank 7 of 1."""
+    write_trace(tmp_path / "rank7.json", rank=7)
+    found = json.loads(gpudiag("analyze", tmp_path, "--json").stdout)
+    assert "rank_beyond_world" in {one["id"] for one in found["quality"]}

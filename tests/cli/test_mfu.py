@@ -383,3 +383,48 @@ def test_doctor_says_what_is_here_and_details_of_a_gpu():
         assert text in shown
     assert gpudiag("doctor", "--gpus", "h101").returncode == 2
     assert gpudiag("doctor", "h100-sxm").returncode == 2
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("num_hidden_layers", 0),
+        ("num_hidden_layers", 10**9),
+        ("num_attention_heads", 0),
+        ("num_key_value_heads", 0),
+        ("vocab_size", 0),
+        ("hidden_size", 10**29),
+    ],
+)
+def test_a_model_that_cannot_be_is_refused(tmp_path, field, value):
+    """No figure, no bug, no endless count: the field is named."""
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(LLAMA3_8B | {field: value}))
+    done = gpudiag("mfu", "--model", path, "--seq", "8192", *SPEED, timeout=20)
+    assert done.returncode == 2
+    assert field in done.stderr
+
+
+def test_more_experts_a_token_than_there_are_is_refused(tmp_path):
+    """Nine of eight."""
+    mixtral = LLAMA3_8B | {"model_type": "mixtral", "num_local_experts": 8}
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(mixtral | {"num_experts_per_tok": 9}))
+    done = gpudiag("mfu", "--model", path, "--seq", "8192", *SPEED)
+    assert done.returncode == 2
+    assert "9 of 8 experts" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--mtp", "99999999999", *SPEED),
+        ("--tokens-per-step", "1e308", "--step-time", "1e-308s", *SPEED[2:]),
+        ("--tokens-per-s", "1e300", *SPEED[2:]),
+    ],
+)
+def test_amounts_beyond_any_machine_are_refused(config, options):
+    """Exit 2, not a bug of ours."""
+    done = gpudiag("mfu", "--model", config, "--seq", "8192", *options)
+    assert done.returncode == 2
+    assert "bug" not in done.stderr

@@ -23,6 +23,19 @@ NAMES: dict[str, tuple[str, ...]] = {
 }
 
 
+# Sizes without which there is no model, and sizes that no model has.
+_LEAST = {
+    "hidden size": 1,
+    "number of layers": 1,
+    "attention heads": 1,
+    "key-value heads": 1,
+    "vocabulary size": 1,
+}
+_MANY_LAYERS = 10_000
+_MOST = dict.fromkeys((*NAMES["number of layers"], "num_nextn_predict_layers"), _MANY_LAYERS)
+_LARGEST = 10**9
+
+
 @dataclass(slots=True)
 class Fields:
     """A config's values, and a list of those that were wanted and are not there."""
@@ -35,7 +48,7 @@ class Fields:
         for name in NAMES[meaning]:
             value = self.data.get(name)
             if value is not None:
-                return _size(name, value)
+                return _size(name, value, least=_LEAST.get(meaning, 0))
         return None
 
     def size(self, meaning: str, default: int | None = None) -> int:
@@ -69,14 +82,15 @@ class Fields:
             )
 
 
-def _size(name: str, value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+def _size(name: str, value: Any, least: int = 0) -> int:
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    if not whole or not least <= value <= _MOST.get(name, _LARGEST):
         raise UsageError(
-            f"The field {name} of the model's configuration can't be {value!r}",
+            f"The field {name} of the model's configuration can't be {repr(value)[:40]}",
             "",
-            "Expected a whole number.",
+            f"Expected a whole number from {least} to {_MOST.get(name, _LARGEST):,}.",
         )
-    return value
+    return int(value)
 
 
 def _listed(items: list[str]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from gpudiag.analyze.model_flops.hf_families import Family
 from gpudiag.analyze.model_flops.hf_fields import Fields
 from gpudiag.analyze.model_flops.shape import ROUTER, Core, Layer, Linear
+from gpudiag.errors import UsageError
 
 _OPT_POSITION_OFFSET = 2
 # The MLP of models without a gate is so many times as wide as the model, unless said otherwise.
@@ -145,6 +146,12 @@ class Reader:
     def _experts(self) -> tuple[Linear, ...]:
         count, hidden = self.fields.size("experts"), self.hidden
         chosen = self.fields.size("experts per token")
+        if chosen > count:
+            raise UsageError(
+                f"The model's configuration sends a token to {chosen} of {count} experts",
+                "",
+                "Correct num_experts_per_tok or the number of experts.",
+            )
         width = self.fields.size("expert width")
         biased = self._biased("mlp")
         routed = self._matrices(width, active=chosen, stored=count)

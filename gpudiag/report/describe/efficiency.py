@@ -84,5 +84,6 @@ def _notes(analysis: Analysis) -> tuple[str, ...]:
         )
     covered = [r.flops_coverage for r in analysis.ranks if r.flops_coverage is not None]
     if covered:
-        notes.append(f"FLOPs known for {fmt.share(min(covered))} of tensor kernel time, at least")
+        least = fmt.share(min(covered))
+        notes.append(f"FLOPs known for {least} of tensor kernel time, or more, on each rank")
     return tuple(notes)
