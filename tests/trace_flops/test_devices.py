@@ -46,6 +46,12 @@ def test_an_operator_without_a_kernel_did_not_run(trace, tmp_path):
     assert trace.count(tmp_path).full.hw_flops == MM
 
 
+def test_a_kernel_of_no_duration_did_no_work(trace, tmp_path):
+    trace.mm(0, 64, 32, 16)
+    trace.mm(100, 64, 32, 16, each=0)
+    assert trace.count(tmp_path).full.hw_flops == MM
+
+
 def test_several_kernels_share_an_operators_flops_by_time_and_sum_to_them(trace, tmp_path):
     trace.mm(0, 63, 31, 17, kernels=(GEMM, "splitKreduce_kernel", "splitKreduce_kernel"), each=7)
     found = trace.count(tmp_path)

@@ -57,6 +57,7 @@ def device_work(trace: Trace, host: Host, operators: Operators, devices: Sequenc
     name = column(lambda d: d.name).astype(np.int32)
     duration = column(lambda d: d.ends).astype(np.int64) - starts
     owner = _position(operators.row, host.enclosing(operators.row, launch))
+    owner[duration == 0] = -1  # a record without time tells of no work that was done in it
     wrapped = host.enclosing(operators.wrappers, launch) >= 0
     share = _shares(owner, duration, tensor, len(operators))
     return Work(
