@@ -64,7 +64,7 @@ def kept(tmp_path):
 def test_a_wrapped_training_ends_with_its_diagnosis(tmp_path):
     """The loader of rank 1 is late by 96 ms a batch: cause, rank and amount, within 5 %."""
     done = train(tmp_path)
-    assert (done.returncode, done.stdout) == (0, "trained\n" * 2)
+    assert (done.returncode, done.stdout.count("trained")) == (0, 2)
     folder = kept(tmp_path)
     assert sorted(one.name for one in (folder / "events").iterdir()) == [
         "rank0.jsonl",
@@ -88,7 +88,7 @@ def test_a_wrapped_training_ends_with_its_diagnosis(tmp_path):
 def test_a_run_without_a_trace_says_so_and_keeps_its_events(tmp_path):
     """Too few steps, or --no-profile: never an empty verdict."""
     done = train(tmp_path, "--no-profile", steps=4)
-    assert (done.returncode, done.stdout) == (0, "trained\n" * 2)
+    assert (done.returncode, done.stdout.count("trained")) == (0, 2)
     assert "no step was traced" in done.stderr
     events = (kept(tmp_path) / "events" / "rank1.jsonl").read_text()
     assert events.count('"dl_wait"') >= 4
@@ -137,7 +137,7 @@ def test_a_killed_wrapper_leaves_a_run_that_can_be_analysed(tmp_path):
         time.sleep(0.05)
     process.send_signal(signal.SIGKILL)
     out, _ = process.communicate(timeout=120)
-    assert out == b"trained\n" * 2
+    assert out.count(b"trained") == 2
     done = gpudiag("analyze", tmp_path / "kept", "--json")
     assert done.returncode == 0, done.stderr
     assert [one["rank"] for one in json.loads(done.stdout)["ranks"]] == [0, 1]

@@ -7,6 +7,7 @@ import importlib.util
 import os
 import subprocess
 import sys
+import sysconfig
 import zipfile
 from pathlib import Path
 
@@ -74,6 +75,9 @@ def test_the_users_own_sitecustomize_runs_as_ever(tmp_path, own):
     ],
 )
 def test_the_first_layer_reaches_what_reads_pythonpath(tmp_path, flags, seen):
+    """Where gpudiag's wheel is installed, its second layer reaches -E and -I too."""
+    installed = (Path(sysconfig.get_path("purelib")) / "gpudiag_inject.pth").exists()
+    seen = seen or (installed and flags in {("-E",), ("-I",)})
     done = injected.run(tmp_path, HOOKED, before=flags)
     assert (done.code, done.out.strip()) == (0, str(seen))
     assert (done.logs, done.traces, done.failures()) == ([], [], "")
