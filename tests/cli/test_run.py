@@ -9,28 +9,36 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from statistics import median
 
 import pytest
 import require
 from cli.tiny import gpudiag
 
 TRAIN = """
-import sys, time, torch, torch.nn as nn, torch.distributed as dist
+import json, sys, time, torch, torch.nn as nn, torch.distributed as dist
 from torch.utils.data import DataLoader, Dataset
 from torch.nn.parallel import DistributedDataParallel
 dist.init_process_group("gloo")
 late = dist.get_rank() == 1
+took = []
 class Data(Dataset):
     def __len__(self): return 10_000
     def __getitem__(self, index):
+        began = time.perf_counter_ns()
         time.sleep(0.012 if late else 0)
-        return torch.randint(500, (32,))
+        item = torch.randint(500, (32,))
+        took.append(time.perf_counter_ns() - began)
+        return item
 model = DistributedDataParallel(nn.Sequential(nn.Embedding(500, 32), nn.Linear(32, 500)))
 optimizer = torch.optim.SGD(model.parameters(), 0.01)
 for step, batch in zip(range(int(sys.argv[1])), DataLoader(Data(), batch_size=8)):
     model(batch).mean().backward()
     optimizer.step()
     optimizer.zero_grad()
+if late:
+    with open("truth.json", "w") as file:
+        json.dump([sum(took[i : i + 8]) for i in range(0, len(took), 8)], file)
 print("trained", flush=True)
 dist.destroy_process_group()
 """
@@ -62,7 +70,7 @@ def kept(tmp_path):
 
 @pytest.mark.needs("torch")
 def test_a_wrapped_training_ends_with_its_diagnosis(tmp_path):
-    """The loader of rank 1 is late by 96 ms a batch: cause, rank and amount, within 5 %."""
+    """The loader of rank 1 is late: cause, rank, and the script's own time to 5 % or 5 ms."""
     done = train(tmp_path)
     assert (done.returncode, done.stdout.count("trained")) == (0, 2)
     folder = kept(tmp_path)
@@ -81,7 +89,8 @@ def test_a_wrapped_training_ends_with_its_diagnosis(tmp_path):
     assert loader["ranks"] == [1]
     late = analysis["ranks"][1]
     waited = late["host_buckets_ns"]["host.input"] / len(late["host_steps_ns"])
-    assert waited == pytest.approx(8 * 12_100_000, rel=0.05)
+    slept = median(json.loads((tmp_path / "truth.json").read_text()))
+    assert waited == pytest.approx(slept, abs=max(0.05 * slept, 5_000_000))
 
 
 @pytest.mark.needs("torch")
