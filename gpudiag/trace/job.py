@@ -369,10 +369,8 @@ def _result(job: _Job, members: list[Member]) -> JobTraces:
         )  # fmt: skip
     beyond = [r.rank for r in ranks if world_size is not None and r.rank >= world_size]
     if beyond:
-        job.note(
-            "rank_beyond_world", "warning", len(beyond),
-            f"rank {beyond[0]} is recorded in a world of {world_size}: which is wrong isn't known",
-        )  # fmt: skip
+        why = f"rank {beyond[0]} is recorded in a world of {world_size}: which is wrong isn't known"
+        job.note("rank_beyond_world", "warning", len(beyond), why)
     _note_backends(job, members)
     return JobTraces(
         ranks=ranks,
@@ -397,9 +395,5 @@ def _world_size(job: _Job, members: list[Member]) -> int | None:
 def _note_backends(job: _Job, members: list[Member]) -> None:
     backends = sorted({b for m in members if (b := m.trace.info.backend)})
     if len(backends) > 1:
-        job.note(
-            "backends_differ",
-            "warning",
-            len(backends),
-            f"backends differ between ranks: {', '.join(backends)}",
-        )
+        why = f"backends differ between ranks: {', '.join(backends)}"
+        job.note("backends_differ", "warning", len(backends), why)

@@ -162,7 +162,8 @@ def test_stacks_of_the_window_name_the_line_that_waits(everything):
     line = EVERYTHING.splitlines().index("        time.sleep(0.04 / 8)") + 1
     at_sleep = [e for e in stacks if e["frames"][0].endswith(f"program.py:{line} __getitem__")]
     samples = sum(e["n"] for e in at_sleep)
-    assert samples >= 0.3 * sum(e["n"] for e in stacks)
+    # 40 ms of sleep a step, looked at every 20 ms; a busy machine looks less often.
+    assert samples >= 0.5 * len(everything.periods()) * 40 / 20
     (cost,) = everything.events("stacks_cost")
     assert cost["ns"] / cost["n"] < 1e6
 
