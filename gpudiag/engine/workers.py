@@ -76,6 +76,8 @@ def workers(count: int) -> Iterator[Workers]:
     )
     try:
         yield Workers(pool, count)
+    except GpudiagError:  # the job is refused, or the pool has ended by itself
+        raise
     except BaseException:
         for process in list((pool._processes or {}).values()):  # noqa: SLF001 - no public way
             process.kill()
