@@ -7,7 +7,6 @@ nanoseconds (dtype ``Int64``: ``<NA>`` is "not recorded"); names are categorical
 from __future__ import annotations
 
 import os
-import re
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
@@ -16,6 +15,7 @@ import numpy as np
 import pandas as pd
 
 from gpudiag.analyze.job import analyze_job, common_steps
+from gpudiag.analyze.names import step_number
 from gpudiag.analyze.rank import Options, prepare, step_numbers
 from gpudiag.analyze.window import device_window, host_window
 from gpudiag.config import WINDOWS, suggestion
@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     Ints: TypeAlias = npt.NDArray[np.int64] | npt.NDArray[np.int32]
 
 Paths: TypeAlias = "str | os.PathLike[str] | Iterable[str | os.PathLike[str]]"
-
-_STEP = re.compile(r"ProfilerStep\s*#(\d+)$")
 
 
 def load(paths: Paths, *, window: str | None = None) -> Traces:
@@ -265,9 +263,9 @@ def _at(column: Ints | Mask, rows: Ints, valid: Mask) -> Ints:
 def _steps(rank: _Rank) -> pd.DataFrame:
     trace, table = rank.source.trace, rank.source.trace.host
     numbers = {
-        index: int(match[1])
+        index: number
         for index, text in enumerate(trace.strings)
-        if (match := _STEP.match(text))
+        if (number := step_number(text)) is not None
     }
     mask = np.isin(table.name, list(numbers)) & (table.category == HostCategory.ANNOTATION)
     rows = np.flatnonzero(mask & rank.host)

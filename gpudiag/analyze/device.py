@@ -6,7 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from gpudiag.analyze.early import offset_of
 from gpudiag.analyze.host import Host
+from gpudiag.analyze.links import launch_rows
 from gpudiag.analyze.names import (
     DeviceClass,
     by_code,
@@ -16,6 +18,8 @@ from gpudiag.analyze.names import (
     is_tensor_kernel,
     operator_is_tensor,
 )
+from gpudiag.model import format as fmt
+from gpudiag.model import thresholds
 from gpudiag.model.tables import (
     I8,
     I32,
@@ -49,6 +53,7 @@ class Device:
     correlation: I64
     launch: I64  # row in Host of the launch call, -1 where none was recorded
     launch_return: I64  # return of the launch call on the device's clock; INVALID_TIME where none
+    early: Mask  # starts long before its launch, alone: its start is wrong
     row: I64  # row in Trace.device
     offset_ns: int  # added to device times wherever they meet host times (accounting.md 1)
 
@@ -88,6 +93,43 @@ class DeviceFacts:
     offset_ns: int  # added to device times wherever they meet host times
     has_compute: bool
 
+    @property
+    def is_early(self) -> bool:
+        """Whether its clock is off by more than a launch takes: gaps can't be split surely."""
+        return self.offset_ns > thresholds.LAUNCH_LATENCY_NS
+
+
+@dataclass(frozen=True, slots=True)
+class _Early:
+    """Records that start before their launch: by what clocks differ, and by what they can't."""
+
+    jitter: int = 0
+    wrong: int = 0
+    farthest_ns: int = 0  # of the wrong ones
+
+    def __add__(self, other: _Early) -> _Early:
+        return _Early(
+            self.jitter + other.jitter,
+            self.wrong + other.wrong,
+            max(self.farthest_ns, other.farthest_ns),
+        )
+
+    def said(self) -> list[Quality]:
+        quality = []
+        if self.jitter:
+            message = (
+                f"{self.jitter} device records start before their launch call; "
+                "matched by correlation"
+            )
+            quality.append(Quality("kernel_before_launch", "info", self.jitter, message))
+        if self.wrong:
+            message = (
+                f"{self.wrong} single device records start up to {fmt.duration(self.farthest_ns)} "
+                "before their launch call; their start is wrong, and no clock was moved for it"
+            )
+            quality.append(Quality("early_records", "warning", self.wrong, message))
+        return quality
+
 
 def valid_rows(table: DeviceTable, host: Host) -> tuple[Mask, list[Quality]]:
     """Mask the records that can be true: timed, and not longer than the recording."""
@@ -98,7 +140,7 @@ def valid_rows(table: DeviceTable, host: Host) -> tuple[Mask, list[Quality]]:
     longest = host.recorded_span_ns(table.ts_ns[~unreadable & ~zero]) or _LONGEST_WITHOUT_HOST_NS
     too_long = ~unreadable & (table.dur_ns > longest)
     reasons = {
-        "no readable time": unreadable,
+        "no usable time": unreadable,
         "ts 0 and dur 0": zero,
         "a negative duration": negative,
         "a duration longer than the recording": too_long,
@@ -121,11 +163,13 @@ def build_devices(trace: Trace, host: Host) -> tuple[list[Device], list[Quality]
     rows = np.flatnonzero(keep)
     if not len(rows):
         return [], quality
-    launch = host.launch_row(trace.device.correlation[rows])
+    launch, repeated = launch_rows(host, trace.device.correlation[rows], trace.device.ts_ns[rows])
+    quality += repeated
     kind = _classes(trace, host, rows, launch)
     stream = _stream_numbers(trace)[trace.device.stream[rows]]
     devices = []
-    clipped = early = 0
+    clipped = 0
+    early = _Early()
     for index in np.unique(trace.device.device[rows]):
         mask = trace.device.device[rows] == index
         device, over, negative = _one_device(
@@ -137,15 +181,12 @@ def build_devices(trace: Trace, host: Host) -> tuple[list[Device], list[Quality]
     if clipped:
         message = f"{clipped} device records ran over the next one on their stream; clipped there"
         quality.append(Quality("stream_overrun", "warning", clipped, message))
-    if early:
-        message = f"{early} device records start before their launch call; matched by correlation"
-        quality.append(Quality("kernel_before_launch", "info", early, message))
-    return devices, quality
+    return devices, [*quality, *early.said()]
 
 
 def _one_device(
     trace: Trace, host: Host, index: int, rows: I64, launch: I64, kind: I8, stream: I64
-) -> tuple[Device, int, int]:
+) -> tuple[Device, int, _Early]:
     table = trace.device
     starts = table.ts_ns[rows]
     order = np.lexsort((table.correlation[rows], stream, starts))
@@ -154,10 +195,12 @@ def _one_device(
     ends, clipped = _clip_overruns(starts, starts + table.dur_ns[rows], stream)
     linked = launch >= 0
     delay = starts[linked] - host.starts[launch[linked]]
-    early = int((delay < 0).sum())
-    offset = max(0, -int(delay.min())) if len(delay) else 0
+    offset, wrong = offset_of(delay)
+    early = np.zeros(len(rows), dtype=bool)
+    early[linked] = wrong
     returned = np.full(len(rows), INVALID_TIME, dtype=np.int64)
     returned[linked] = host.ends[launch[linked]] - offset
+    returned[early] = np.minimum(returned[early], starts[early])
     return (
         Device(
             index=index,
@@ -169,11 +212,16 @@ def _one_device(
             correlation=table.correlation[rows],
             launch=launch,
             launch_return=returned,
+            early=early,
             row=rows,
             offset_ns=offset,
         ),
         clipped,
-        early,
+        _Early(
+            jitter=int(((delay < 0) & ~wrong).sum()),
+            wrong=int(wrong.sum()),
+            farthest_ns=-int(delay[wrong].min(initial=0)),
+        ),
     )
 
 

@@ -155,8 +155,12 @@ def severity_of(worst_frac: float) -> str:
 
 
 def confidence_of(entry: Entry, scope: Scope) -> str:
-    """Low where few periods were seen or the cause is told by a pattern only."""
+    """Low where few periods were seen, clocks differ, or the cause is told by a pattern only."""
     if entry.id in thresholds.GUESSES:
+        return "low"
+    if any(device.device.is_early for _, device in scope.devices) and any(
+        bucket.startswith("idle.") for bucket in entry.buckets
+    ):
         return "low"
     fewest = min((window.periods for window in scope.windows), default=0)
     return "high" if fewest >= thresholds.FEW_PERIODS else "low"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from gpudiag.analyze.partition import UNSPLIT
 from gpudiag.model import format as fmt
-from gpudiag.model.thresholds import GUESSES, NOTABLE_COMM_FRAC
+from gpudiag.model.thresholds import FEW_PERIODS, GUESSES, NOTABLE_COMM_FRAC
 
 if TYPE_CHECKING:
     from gpudiag.analyze.losses import Scope
@@ -59,8 +59,8 @@ def _lead(scope: Scope, finding: Finding, mfu: float | None) -> str:
         return f"{text}, {saved} a step on average over the ranks."
     times = step / max(step - gain, 1)
     steps = max(window.periods for window in scope.windows)
-    seen = f", seen in {steps} step{'s' * (steps > 1)} only"
-    caution = seen if finding.confidence == "low" else ""
+    few = steps < FEW_PERIODS
+    caution = f", seen in {fmt.counted(steps, 'step')} only" if few else ""
     after = f"{scale.text(step)} → {scale.text(step - gain)} {scale.unit} a step"
     after += f", up to {fmt.factor(times)}"
     if mfu is not None:

@@ -22,6 +22,7 @@ from gpudiag.analyze.names import (
     is_launch,
     step_number,
 )
+from gpudiag.analyze.steps import Step, find_steps
 from gpudiag.model.tables import (
     I8,
     I32,
@@ -45,16 +46,6 @@ _SHORTEST_RECORDING_NS = 10**9
 _BY_CATEGORY = -1
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
-    """A ``ProfilerStep#N`` span on the host, ns."""
-
-    number: int
-    start: int
-    end: int
-    thread: int
-
-
 @dataclass(slots=True)
 class Host:
     """Host spans sorted by (start, longest first, thread, name); shape (n,) each, host clock."""
@@ -73,6 +64,7 @@ class Host:
     span_ns: int | None  # the profiler's own recording span, where recorded
     recorded: HostTable
     dropped: int = 0  # rows without a usable time
+    repeated_steps: int = 0  # steps whose number came before, counted on
     _unions: dict[tuple[int, HostClass], Intervals] = field(default_factory=dict)
     _by_thread: dict[int, I64] = field(default_factory=dict)
 
@@ -165,17 +157,6 @@ class Host:
         launched: I64 = rows[~captured]
         return launched
 
-    def launch_row(self, correlation: I64) -> I64:
-        """Return the call with each correlation id, -1 where none is recorded; shape as given."""
-        calls = np.flatnonzero(is_call(self.category) & (self.correlation > 0))
-        if not len(calls):
-            return np.full(len(correlation), -1, dtype=np.int64)
-        calls = calls[np.argsort(self.correlation[calls], kind="stable")]
-        ids = self.correlation[calls]
-        position = np.minimum(np.searchsorted(ids, correlation, side="left"), len(ids) - 1)
-        found: I64 = np.where(ids[position] == correlation, calls[position], -1)
-        return found
-
     def operator_of(self, calls: I64) -> I64:
         """Return for each call row the innermost operator that holds it; -1 where none does."""
         operators = np.flatnonzero(
@@ -222,7 +203,7 @@ def build_host(trace: Trace, extra_spans: Mapping[str, Sequence[str]] | None = N
     rows = rows[order]
     starts, ends = starts[order], ends[order]
     name, category, thread = table.name[rows], table.category[rows], table.thread[rows]
-    steps = _steps(trace.strings, starts, ends, name, thread)
+    steps, repeated = find_steps(trace.strings, starts, ends, name, thread)
     kind = _classes(trace.strings, HostNames(extra_spans), name, category)
     # Spans of the documented table, and runtime calls, are causes however long: no wrappers.
     wrappers = _wrappers(starts, ends, steps) & (kind >= HostClass.LAUNCH) & ~is_call(category)
@@ -246,6 +227,7 @@ def build_host(trace: Trace, extra_spans: Mapping[str, Sequence[str]] | None = N
         base_time_ns=info.base_time_ns,
         span_ns=span,
         dropped=int((~usable).sum()),
+        repeated_steps=repeated,
     )
 
 
@@ -254,21 +236,6 @@ def _text_rank(texts: Sequence[str]) -> I64:
     rank = np.empty(len(texts), dtype=np.int64)
     rank[sorted(range(len(texts)), key=texts.__getitem__)] = np.arange(len(texts))
     return rank
-
-
-def _steps(strings: Sequence[str], starts: I64, ends: I64, name: I32, thread: I32) -> list[Step]:
-    """Return the step spans in order of their numbers; the earliest where a number repeats."""
-    numbers = {
-        int(code): number
-        for code in distinct(name)
-        if (number := step_number(strings[code])) is not None
-    }
-    steps: dict[int, Step] = {}
-    for row in np.flatnonzero(np.isin(name, list(numbers))):
-        number = numbers[int(name[row])]
-        if number not in steps:
-            steps[number] = Step(number, int(starts[row]), int(ends[row]), int(thread[row]))
-    return [steps[number] for number in sorted(steps)]
 
 
 def _classes(strings: Sequence[str], names: HostNames, name: I32, category: I8) -> I8:

@@ -185,33 +185,41 @@ def sum_by_owner(pieces: Pieces, owners: int) -> I64:
 class Nest:
     """Spans [start, end) that nest to any depth, prepared to be asked who is innermost.
 
-    At one depth they don't overlap. A span's depth is the number of spans open when it starts.
-    Spans that cross (a child outliving its parent) are taken as nested by their starts.
+    Innermost is, of the spans that hold an instant, the one that started last; of those that
+    started together, the shortest. So spans that cross (a child outliving its parent) are taken
+    as nested by their starts. Asked in O(log n), whatever the depth.
     """
 
     def __init__(self, starts: I64, ends: I64) -> None:
-        order = np.lexsort((-ends, starts))
-        start, end = starts[order], ends[order]
-        depth = np.arange(len(start)) - np.searchsorted(np.sort(ends), start, side="right")
-        # From the deepest level up: the starts, ends and original indices of its spans.
-        self._levels = [
-            (start[rows], end[rows], order[rows])
-            for rows in (np.flatnonzero(depth == level) for level in np.unique(depth)[::-1])
-        ]
+        self._order = np.lexsort((-ends, starts))
+        self._starts = starts[self._order]
+        # Latest end of each span, of each whole pair, of each whole four, ...
+        self._latest = [ends[self._order]]
+        while len(below := self._latest[-1]) > 1:
+            self._latest.append(np.maximum(below[:-1:2], below[1::2]))
 
     def innermost(self, at: I64) -> I64:
         """Return for each time the index of the innermost span holding it, or -1."""
         found = np.full(len(at), -1, dtype=np.int64)
-        waiting = np.arange(len(at))
-        for starts, ends, index in self._levels:
+        # How many spans, then pairs, fours, ... started by then: the last that ends later is it.
+        count = np.searchsorted(self._starts, at, side="right")
+        waiting = np.flatnonzero(count)
+        for level, latest in enumerate(self._latest):
+            odd = waiting[count[waiting] % 2 == 1]
+            held = odd[latest[count[odd] - 1] > at[odd]]
+            found[held] = self._order[self._last_within(level, count[held] - 1, at[held])]
+            count[held] = 0
+            count //= 2
+            waiting = waiting[count[waiting] > 0]
             if not len(waiting):
                 break
-            position = np.searchsorted(starts, at[waiting], side="right") - 1
-            nearest = np.maximum(position, 0)
-            hit = (position >= 0) & (ends[nearest] > at[waiting])
-            found[waiting[hit]] = index[nearest[hit]]
-            waiting = waiting[~hit]
         return found
+
+    def _last_within(self, level: int, node: I64, at: I64) -> I64:
+        """Return the last span below each node of a level that ends after a time; one does."""
+        for latest in self._latest[:level][::-1]:
+            node = 2 * node + (latest[2 * node + 1] > at)
+        return node
 
 
 def innermost(starts: I64, ends: I64, at: I64) -> I64:

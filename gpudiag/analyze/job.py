@@ -81,7 +81,12 @@ def compare_ranks(
     findings = find(scope, causes, kernels, job.missing_ranks)
     findings = [of_all(one) if shared and one.id == STRAGGLER else one for one in findings]
     findings = ranked([*findings, *efficiency_findings(scope, mfu)])
-    quality = [*job.quality, *quality, *_rank_quality(ranks), *mfu.quality]
+    quality = [
+        *job.quality,
+        *quality,
+        *(one for rank in ranks for one in rank.quality),
+        *mfu.quality,
+    ]
     quality += found.quality if found else lone_messages(ranks)
     return Analysis(
         gpudiag_version=__version__,
@@ -164,14 +169,3 @@ def _gpu_name(scope: Scope) -> str | None:
     """Return the name of the devices that ran work; several names are joined."""
     names = {info.name for rank in scope.ranks for info in used(rank)}
     return ", ".join(sorted(name for name in names if name)) or None
-
-
-def _rank_quality(ranks: list[RankAnalysis]) -> list[Quality]:
-    """Name the rank in each rank's quality entries where there are several."""
-    if len(ranks) == 1:
-        return ranks[0].quality
-    return [
-        Quality(one.id, one.severity, one.count, f"rank {rank.rank}: {one.message}")
-        for rank in ranks
-        for one in rank.quality
-    ]

@@ -282,6 +282,8 @@ def _loss(entry: Entry, rank: RankAnalysis, analysis: DeviceAnalysis) -> Loss | 
         return _copy_loss(entry, rank, analysis)
     cause = CAUSE_BUCKETS.index(entry.buckets[0])
     charged = analysis.idle.charged[:, cause] * _recorded(analysis)
+    if cause == BLOCKED and analysis.device.is_early:
+        return None  # when work was enqueued isn't known
     if cause == BLOCKED:
         charged = charged * _blocked_gaps(analysis, shared=entry.id == "gpu_shared")
     lost = int(charged.sum())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -17,19 +17,17 @@ from gpudiag.analyze.intervals import Intervals, union
 from gpudiag.analyze.kernels import KernelSums, kernel_sums
 from gpudiag.analyze.names import COPY_BUCKETS, distinct, is_graph_launch
 from gpudiag.analyze.partition import UNSPLIT, PartitionSums, partition
+from gpudiag.analyze.remarks import device_quality, host_quality
 from gpudiag.analyze.syncs import sync_calls
 from gpudiag.analyze.tokens import tokens_of
 from gpudiag.analyze.trace_flops.count import count_flops
 from gpudiag.analyze.trace_flops.results import WindowFlops
 from gpudiag.analyze.window import (
-    ALL,
     Window,
-    device_starts,
     device_window,
     host_window,
     step_of,
 )
-from gpudiag.model import format as fmt
 from gpudiag.model import thresholds
 from gpudiag.model.analysis import RankTokens
 from gpudiag.model.job import RankTrace
@@ -105,10 +103,7 @@ def prepare(source: RankTrace, options: Options) -> PreparedRank:
     """Sort, class and link the rows of one trace."""
     host = build_host(source.trace, options.extra_spans)
     devices, quality = build_devices(source.trace, host)
-    if host.dropped:
-        message = f"dropped {host.dropped} host records without a usable time"
-        quality.append(Quality("invalid_host_records", "warning", host.dropped, message))
-    return PreparedRank(source, host, devices, quality)
+    return PreparedRank(source, host, devices, [*quality, *host_quality(host)])
 
 
 def step_numbers(prepared: PreparedRank) -> set[int]:
@@ -134,7 +129,7 @@ def analyze_rank(
         windows, count_flops(source.trace, host, windows), strict=True
     ):
         devices.append(_account(source.trace, host, device, window, flops))
-        quality += _device_quality(devices[-1], device, host)
+        quality += device_quality(devices[-1], device, host)
     if not prepared.devices:
         quality.append(_not_recorded(source.trace, host))
     view = host_window(host, numbers, options.window) if len(host) else None
@@ -149,7 +144,7 @@ def analyze_rank(
         host_window=view,
         host_buckets_ns=host_leaves_ns(host, view) if view else None,
         tokens=tokens_of(source, host),
-        quality=quality,
+        quality=[replace(one, rank=source.rank) for one in quality],
     )
 
 
@@ -233,10 +228,10 @@ def _cut_replays(trace: Trace, host: Host, calls: I64) -> Mask:
 
 def _no_window(device: Device, options: Options) -> Quality:
     message = (
-        f"device {device.index}: no window on the basis {options.window or 'steps'}: "
+        f"no window on the basis {options.window or 'steps'}: "
         "fewer than two recorded steps launched work on it"
     )
-    return Quality("no_window", "error", 1, message)
+    return Quality("no_window", "error", 1, message, device=device.index)
 
 
 def _not_recorded(trace: Trace, host: Host) -> Quality:
@@ -246,41 +241,3 @@ def _not_recorded(trace: Trace, host: Host) -> Quality:
     listed = f"; {known} devices are listed" if known else ""
     message = f"device activity not recorded ({why}{listed}): no GPU window, no busy share"
     return Quality("device_activity_not_recorded", "warning", 1, message)
-
-
-def _device_quality(analysis: DeviceAnalysis, device: Device, host: Host) -> list[Quality]:
-    window = analysis.window
-    quality = []
-    unlinked = int(analysis.idle.unlinked.sum())
-    if unlinked:
-        message = (
-            f"device {device.index}: {unlinked} gaps end with activity whose launch is not "
-            "recorded; they are idle.unknown"
-        )
-        quality.append(Quality("launch_not_recorded", "info", unlinked, message))
-    if device.offset_ns > thresholds.LAUNCH_LATENCY_NS:
-        message = (
-            f"device {device.index}: its clock is {fmt.duration(device.offset_ns)} early; "
-            "idle.launch_latency is not resolvable"
-        )
-        quality.append(Quality("host_device_offset", "warning", 1, message))
-    if window.basis != ALL and window.periods < thresholds.FEW_PERIODS:
-        message = (
-            f"device {device.index}: {window.periods} full steps ({window.basis}): low confidence"
-        )
-        quality.append(Quality("few_periods", "warning", window.periods, message))
-    replays = int(analysis.idle.in_replay.sum())
-    if replays:
-        message = (
-            f"device {device.index}: {replays} gaps end with a node of a graph replay; what the "
-            "device did there is uncertain, enqueued time in them is no finding"
-        )
-        quality.append(Quality("graph_replay_gaps", "info", replays, message))
-    if not (device.is_compute | device.is_comm).any():
-        message = f"device {device.index}: copies are recorded, but no kernel"
-        quality.append(Quality("no_kernels", "warning", 1, message))
-    skipped = len(host.steps) - len(device_starts(device, host, host.steps))
-    if skipped:
-        message = f"device {device.index}: {skipped} recorded steps launched nothing on it"
-        quality.append(Quality("steps_without_device_activity", "warning", skipped, message))
-    return quality

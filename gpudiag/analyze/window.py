@@ -9,7 +9,8 @@ import numpy as np
 
 if TYPE_CHECKING:
     from gpudiag.analyze.device import Device
-    from gpudiag.analyze.host import Host, Step
+    from gpudiag.analyze.host import Host
+    from gpudiag.analyze.steps import Step
     from gpudiag.model.tables import I64
 
 STEPS, STEPS_SKEWED, DEVICE_SPAN, ALL = "steps", "steps_skewed", "device_span", "all"
@@ -55,9 +56,10 @@ def step_of(steps: list[Step], at: I64) -> I64:
 def device_starts(device: Device, host: Host, steps: list[Step]) -> list[tuple[int, int]]:
     """Return (device start, step number) of each step that launched work, in order of time.
 
-    A step's device start is the earliest start of device activity launched inside its span.
+    A step's device start is the earliest start of device activity launched inside its span;
+    a record whose start is wrong has none.
     """
-    rows = np.flatnonzero(device.launch >= 0)
+    rows = np.flatnonzero((device.launch >= 0) & ~device.early)
     if not steps or not len(rows):
         return []
     step = step_of(steps, host.starts[device.launch[rows]])

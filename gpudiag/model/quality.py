@@ -34,12 +34,18 @@ QUALITY: dict[str, str] = {
     "device_activity_not_recorded": "A rank has no device records: only its host's time is shown.",
     "invalid_device_records": "Device records without a usable time were left out.",
     "invalid_host_records": "Host records without a usable time were left out.",
+    "start_times_disbelieved": "Rows start over an hour from all the rest of their file: they were "
+    "left out, for their clock, or what wrote them, is damaged.",
     "stream_overrun": "Records of one stream overlap, each is cut where the next starts.",
     "kernel_before_launch": "Device records start before their launch: the clocks differ a little.",
+    "early_records": "Single device records start long before their launch: their start is wrong, "
+    "and nothing was taken from it.",
+    "correlations_repeated": "Launch calls share an id: only work that can be of one launch alone "
+    "is linked to it.",
     "launch_not_recorded": "The launch of some device records is missing: idle time before them is "
     "idle.unknown.",
     "host_device_offset": "The device's clock was moved to the host's by more than a launch takes: "
-    "idle.launch_latency can't be told.",
+    "idle.launch_latency can't be told, nor who left the device idle with work enqueued.",
     "no_kernels": "Copies are recorded on a device, but no kernel.",
     "graph_replay_gaps": "Gaps inside graph replays: what the device did there is not certain.",
     # of the window
@@ -47,6 +53,8 @@ QUALITY: dict[str, str] = {
     "few_periods": "The window holds few whole steps: low confidence.",
     "no_common_steps": "No step is recorded on all ranks: each rank has a window of its own.",
     "steps_without_device_activity": "Steps launched nothing on the device, and are in no period.",
+    "steps_repeated": "Step numbers come again, as where a file holds two runs: they were counted "
+    "on, so all steps are kept.",
     # of communication
     "collectives_unmatched": "Collectives have no partner on other ranks: comm.unsplit holds them.",
     "clock_unreached": "Ranks share no collective with the others: their clocks can't be aligned.",

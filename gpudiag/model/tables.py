@@ -172,12 +172,14 @@ class TraceInfo:
 
 @dataclass(frozen=True, slots=True)
 class Quality:
-    """One thing that makes the result less certain: what, how often, where."""
+    """One thing that makes the result less certain: what, how often, of which rank and device."""
 
     id: str
     severity: str  # info, warning, error
     count: int
     message: str
+    rank: int | None = None  # None: of the job, or of its files
+    device: int | None = None  # None: of the rank
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,6 +66,12 @@ LAUNCH_LATENCY_NS = 10_000
 # Who was last changes from step to step, so no rank is to blame, above this entropy of the waits
 # by culprit, as a share of the highest there can be.
 CHANGING_CULPRIT = 0.7
+# Host and device clocks of one process are found apart by tens of µs; a record that starts before
+# its launch by more, as nearly none beside it does, is a damaged one.
+CLOCK_JITTER_NS = 100_000
+FEW_EARLY_FRAC = 0.01
+# Two records that are early by amounts this close agree on their clock.
+AGREEING_FRAC = 0.10
 # Rows of a report below these shares: summed into one, and left to --json.
 REST_FRAC = 0.005
 TINY_FRAC = 0.001

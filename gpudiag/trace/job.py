@@ -20,6 +20,7 @@ from gpudiag.trace.identify import Member, identify
 from gpudiag.trace.logged import process_of, starts_after, with_events
 from gpudiag.trace.read import read_source
 from gpudiag.trace.source import open_source
+from gpudiag.trace.world import told_world
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -32,7 +33,6 @@ _LISTED = 16  # ranks or files named in one message
 _TRACE_NAME = ".json"  # an empty file of such a name was to be a trace
 # What a file turned out to be: a trace and its line in the inputs, an event log, or an error.
 Loaded: TypeAlias = tuple[Member, Input] | EventLog | InputError
-_MOST_RANKS = 1 << 20  # a recorded world larger than this is a damaged number
 
 
 @dataclass(slots=True)
@@ -98,7 +98,26 @@ def assemble(candidates: Sequence[Candidate], found: Iterable[Loaded]) -> JobTra
     members = _latest_windows(job)
     _refuse_mixed_jobs(job, members)
     ranked = _assign_ranks(job, _attach_logs(job, members))
-    return _result(job, ranked)
+    world_size, missing = told_world(ranked, job.note)
+    return JobTraces(
+        ranks=[rank_trace(member) for member in ranked],
+        world_size=world_size,
+        missing_ranks=missing,
+        inputs=list(job.inputs.values()),
+        quality=job.quality,
+    )
+
+
+def rank_trace(member: Member) -> RankTrace:
+    """Return one rank of a job: a trace with what its process told."""
+    return RankTrace(
+        rank=member.rank or 0,
+        rank_source=member.rank_source,
+        host=member.host,
+        trace=member.trace,
+        tokens_per_step=median_low(member.tokens) if member.tokens else None,
+        samples_per_step=median_low(member.samples) if member.samples else None,
+    )
 
 
 def _take(job: _Job, candidate: Candidate, one: Loaded) -> None:
@@ -343,57 +362,3 @@ def _assign_ranks(job: _Job, members: list[Member]) -> list[Member]:
         message = f"{len(assigned)} traces record no rank; ranks given in order of path: {listed}"
     job.note("rank_assumed", "info" if source == "only file" else "warning", len(assigned), message)
     return sorted([m for m in members if m.rank is not None] + assigned, key=lambda m: m.rank or 0)
-
-
-def rank_trace(member: Member) -> RankTrace:
-    """Return one rank of a job: a trace with what its process told."""
-    return RankTrace(
-        rank=member.rank or 0,
-        rank_source=member.rank_source,
-        host=member.host,
-        trace=member.trace,
-        tokens_per_step=median_low(member.tokens) if member.tokens else None,
-        samples_per_step=median_low(member.samples) if member.samples else None,
-    )
-
-
-def _result(job: _Job, members: list[Member]) -> JobTraces:
-    world_size = _world_size(job, members)
-    ranks = [rank_trace(member) for member in members]
-    missing = sorted(set(range(world_size or 0)) - {r.rank for r in ranks})
-    if missing:
-        named = ", ".join(map(str, missing[:_LISTED])) + (", ..." if len(missing) > _LISTED else "")
-        job.note(
-            "ranks_missing", "warning", len(missing),
-            f"{len(ranks)} of {world_size} ranks given; missing: {named}",
-        )  # fmt: skip
-    beyond = [r.rank for r in ranks if world_size is not None and r.rank >= world_size]
-    if beyond:
-        why = f"rank {beyond[0]} is recorded in a world of {world_size}: which is wrong isn't known"
-        job.note("rank_beyond_world", "warning", len(beyond), why)
-    _note_backends(job, members)
-    return JobTraces(
-        ranks=ranks,
-        world_size=world_size,
-        missing_ranks=missing,
-        inputs=list(job.inputs.values()),
-        quality=job.quality,
-    )
-
-
-def _world_size(job: _Job, members: list[Member]) -> int | None:
-    size = next((s for m in members if (s := m.trace.info.world_size) is not None), None)
-    if size is None or size <= _MOST_RANKS:
-        return size
-    job.note(
-        "world_size_disbelieved", "warning", 1,
-        f"a world of {size:,} ranks is recorded; not believed, so missing ranks aren't told",
-    )  # fmt: skip
-    return None
-
-
-def _note_backends(job: _Job, members: list[Member]) -> None:
-    backends = sorted({b for m in members if (b := m.trace.info.backend)})
-    if len(backends) > 1:
-        why = f"backends differ between ranks: {', '.join(backends)}"
-        job.note("backends_differ", "warning", len(backends), why)

@@ -8,16 +8,20 @@ from typing import TYPE_CHECKING
 from gpudiag.errors import InputError
 from gpudiag.model.tables import Quality, Trace
 from gpudiag.trace.builder import TableBuilder
+from gpudiag.trace.columns import integer
 from gpudiag.trace.detect import KINETO, OWN_CATEGORIES, NotATraceError
 from gpudiag.trace.events import EventWalk
 from gpudiag.trace.faults import LOSSES, Faults, line_numbers, quality_of
 from gpudiag.trace.info import trace_info
 from gpudiag.trace.metadata import KINETO_KEYS, base_time_ns, parse_metadata
+from gpudiag.trace.outlying import without_outlying
 from gpudiag.trace.source import BLOCK_BYTES, open_source
 
 if TYPE_CHECKING:
     from gpudiag.model.tables import TraceInfo
     from gpudiag.trace.source import ByteSource
+
+_SHOWN = 40  # characters of a damaged value in a message
 
 
 def read_kineto(
@@ -83,6 +87,7 @@ def _trace(
     threads = builder.threads.table(builder.thread_names)
     host, device = builder.host_table(base_ns), builder.device_table(base_ns)
     info = trace_info(metadata, base_ns, builder, host, threads)
+    host, device, outlying = without_outlying(host, device, base_ns)
     partial = any(kind in faults.by_kind for kind in LOSSES) or bool(source.notes)
     return Trace(
         path=source.path,
@@ -96,7 +101,12 @@ def _trace(
         operator_args=builder.shape_table(),
         events=builder.events,
         bytes=source.text_bytes,
-        quality=(*_damage(source, faults, builder.events), *_gaps(builder, info, len(device))),
+        quality=(
+            *_damage(source, faults, builder.events),
+            *_gaps(builder, info, len(device)),
+            *_no_rank(metadata),
+            *outlying,
+        ),
         partial=partial,
     )
 
@@ -120,6 +130,16 @@ def _gaps(builder: TableBuilder, info: TraceInfo, device_rows: int) -> list[Qual
         message = f"{count:,} device rows name no device: taken as device 0"
         out.append(Quality("device_assumed", "info", count, message))
     return out
+
+
+def _no_rank(metadata: dict[str, object]) -> list[Quality]:
+    """Say that the recorded rank is none; it is read as not recorded."""
+    distributed = metadata.get("distributedInfo")
+    rank = distributed.get("rank") if isinstance(distributed, dict) else None
+    if rank is None or integer(rank) >= 0:
+        return []
+    message = f"rank {str(rank)[:_SHOWN]} is recorded, which no job has: taken as not recorded"
+    return [Quality("rank_beyond_world", "warning", 1, message)]
 
 
 def _lines(source: ByteSource, faults: Faults) -> dict[int, int]:

@@ -381,17 +381,16 @@ def test_a_number_stays_with_its_unit():
 def test_the_same_said_of_many_ranks_is_said_once():
     """Data quality of 64 ranks doesn't fill the screen."""
     entries = [
-        Quality("no_device", "warning", 2, f"rank {rank}: device {rank % 8}: no device")
-        for rank in range(64)
+        Quality("no_device", "warning", 2, "no device", rank, rank % 8) for rank in range(64)
     ]
-    text = shown(replace(analysis(1), quality=entries))
+    text = shown(replace(analysis(2), quality=entries))
     assert "warning  no_device: ranks 0-63: no device\n" in text
 
 
 def test_what_is_said_a_little_differently_of_ranks_is_one_line_unless_asked_for():
     """Counts that differ by rank: the ranks, one example, and in full with -v."""
-    entries = [Quality("overrun", "warning", r, f"rank {r}: {r + 5} records") for r in range(8)]
-    one = replace(analysis(1), quality=entries)
+    entries = [Quality("overrun", "warning", r, f"{r + 5} records", r) for r in range(8)]
+    one = replace(analysis(2), quality=entries)
     text = " ".join(shown(one).split())
     assert "overrun: on ranks 0-7, such as rank 0: 5 records (-v says each)" in text
     assert shown(one, verbose=True).count("overrun") == 8

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from gpudiag.model import format as fmt
@@ -15,8 +14,6 @@ if TYPE_CHECKING:
     from gpudiag.model.tables import Quality
 
 _MOST_SHOWN = 2
-_OF_RANK = re.compile(r"rank (\d+): (.*)", re.DOTALL)
-_OF_DEVICE = re.compile(r"device (\d+): (.*)", re.DOTALL)
 # Kinds of file that are no trace that can be read, but may well have been meant as one. Others
 # (notes, logs, answers in JSON) lie in folders of traces all the time: -v lists them.
 _MEANT_AS_TRACES = frozenset(
@@ -50,6 +47,8 @@ def quality(analysis: Analysis, *, everything: bool = False) -> Lines | None:
     entries = analysis.quality
     if not with_window(analysis) and not everything:
         entries = [one for one in entries if one.id != _NO_DEVICE or "launch calls" in one.message]
+    if len({one.rank for one in analysis.ranks}) == 1:
+        entries = [replace(one, rank=None) for one in entries]  # there is no other to tell it from
     lines = [*_files(analysis), *_notes(entries, everything=everything)]
     return Lines(title="data quality", lines=tuple(lines)) if lines else None
 
@@ -107,11 +106,9 @@ def _merged(entries: list[Quality]) -> list[_Said]:
     """Return the different texts of one kind, each with all of whom it is said."""
     said: dict[str, _Said] = {}
     for one in entries:
-        rank = _OF_RANK.match(one.message)
-        text = rank[2] if rank else one.message
-        device = _OF_DEVICE.match(text)
-        text = device[2] if device else text
-        merged = said.setdefault(text, _Said(text))
-        merged.ranks |= {int(rank[1])} if rank else set()
-        merged.devices |= {(int(rank[1]) if rank else 0, int(device[1]))} if device else set()
+        merged = said.setdefault(one.message, _Said(one.message))
+        if one.rank is not None:
+            merged.ranks.add(one.rank)
+        if one.device is not None:
+            merged.devices.add((one.rank or 0, one.device))
     return list(said.values())
